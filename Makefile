@@ -1,0 +1,11 @@
+# SPDX-License-Identifier: GPL-2.0
+#
+# Thin: each target is the script of its name.
+
+.DEFAULT_GOAL := help
+
+VERBS := help doctor deps base apply unapply check build boot test bench cost bisect
+
+.PHONY: $(VERBS)
+$(VERBS):
+	@scripts/$@

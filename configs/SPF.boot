@@ -1,0 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0
+CPUS=4
+MEM=1G
+APPEND=

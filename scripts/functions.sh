@@ -1,0 +1,271 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# Sourced by every verb: messages, timed steps, the lock, space, cleanup.
+# shellcheck disable=SC2034 # what is set here is read by the verbs
+
+set -euo pipefail
+export LC_ALL=C
+# A verb called by make is not a sub-make: kbuild must not see our variables.
+unset MAKEFLAGS MFLAGS MAKELEVEL
+
+VERB=$(basename "$0")
+TOP=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+BUILD=$(realpath -m "${O:-$TOP/build}")
+RESULTS=$TOP/results
+export O=$BUILD
+
+BASE_TREE=$BUILD/base/linux
+PATCHED_TREE=$BUILD/patched/linux
+
+say() {	# LABEL TEXT
+	printf '  %-8s %s\n' "$1" "$2"
+}
+
+die() {	# WHAT CURE...
+	printf 'scripts/%s: error: %s\n' "$VERB" "$1" >&2
+	shift
+	[[ $# -eq 0 ]] || printf '  cure: %s\n' "$@" >&2
+	exit 2
+}
+
+# Cleanup: whatever way a verb ends, nothing that it started goes on running
+# and nothing half made stays behind.
+CHILD=
+HALF_MADE=()
+
+half_made() {	# PATH: remove it at exit, if it has not been renamed by then
+	HALF_MADE+=("$1")
+}
+
+end_child() {
+	[[ $CHILD ]] || return 0
+	kill -TERM -- "-$CHILD" 2>/dev/null || true
+	wait "$CHILD" 2>/dev/null || true
+	CHILD=
+}
+
+cleanup() {
+	local rc=$?
+
+	trap '' INT TERM HUP
+	end_child
+	[[ ${#HALF_MADE[@]} -eq 0 ]] || rm -rf -- "${HALF_MADE[@]}"
+	exit "$rc"
+}
+trap cleanup EXIT
+trap 'exit 129' HUP
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
+run() {	# COMMAND...: in a process group of its own, so that cleanup ends all of it
+	local rc=0
+
+	set -m
+	"$@" </dev/null &
+	CHILD=$!
+	set +m
+	wait "$CHILD" || rc=$?
+	CHILD=
+	return "$rc"
+}
+
+step() {	# LABEL TEXT LOG COMMAND...: one line with the time it took and the log
+	local label=$1 text=$2 log=$3 start=$SECONDS rc=0
+
+	shift 3
+	mkdir -p "$(dirname "$log")"
+	printf '  %-8s %s ... ' "$label" "$text"
+	if [[ ${V:-0} == 0 ]]; then
+		run "$@" >"$log" 2>&1 || rc=$?
+	else
+		echo
+		run "$@" > >(tee "$log") 2>&1 || rc=$?
+	fi
+	[[ $rc -eq 0 ]] || printf 'FAILED, '
+	printf '%d s, log %s\n' $((SECONDS - start)) "$log"
+	return "$rc"
+}
+
+take_lock() {	# one run in a checkout; the verbs that a verb calls share its lock
+	local lock=$BUILD/.lock holder fd
+
+	[[ ${SPF_LOCK-} != "$lock" ]] || return 0
+	mkdir -p "$BUILD"
+	exec {fd}<>"$lock"
+	if ! flock -n "$fd"; then
+		holder=$(cat "$lock")
+		die "another run is under way in $BUILD: process $holder" \
+			"wait for it, or end it with: kill ${holder%% *}"
+	fi
+	echo "$$ (scripts/$VERB)" >"$lock"
+	export SPF_LOCK=$lock
+}
+
+need_space() {	# DIRECTORY MEGABYTES WHAT
+	local have
+
+	mkdir -p "$1"
+	have=$(df -m --output=avail "$1" | tail -n 1 | tr -d ' ')
+	[[ $have -ge $2 ]] || die \
+		"$3 needs $2 MB in $1, $have MB are free: $(($2 - have)) MB are missing" \
+		"free them, or put the build elsewhere with O=/other/disk"
+}
+
+# KERNEL_VERSION is read, not sourced: it must not be able to run anything.
+kernel_version() {	# KEY
+	sed -n "s/^$1=//p" "$TOP/KERNEL_VERSION"
+}
+
+kernel_range() {
+	local series min
+
+	series=$(kernel_version series)
+	min=$(kernel_version min)
+	echo "$series.y, y >= ${min##*.}"
+}
+
+tree_version() {	# TREE
+	awk '$1 == "VERSION" { v = $3 } $1 == "PATCHLEVEL" { p = $3 }
+	     $1 == "SUBLEVEL" { s = $3 } $1 == "EXTRAVERSION" { e = $3; exit }
+	     END { print v "." p "." s e }' "$1/Makefile"
+}
+
+missing_packages() {	# prints them; says on stderr what each is missing for
+	local need package missing=()
+
+	while read -r need package; do
+		case $need in
+		"" | "#"*) continue ;;
+		/*) [[ ! -e $need ]] || continue ;;
+		*) ! command -v "$need" >/dev/null || continue ;;
+		esac
+		printf '  %-28s is missing, Debian package %s\n' "$need" "$package" >&2
+		missing+=("$package")
+	done < <(
+		cat "$TOP/scripts/packages"
+		package=$(kernel_version package)
+		[[ ${KERNEL_SRC-} ]] || echo "/usr/src/$package.tar.xz $package"
+	)
+	echo "${missing[*]}"
+}
+
+series_patches() {	# the names in series, in order
+	sed 's/[[:space:]]*#.*//; /^[[:space:]]*$/d' "$TOP/series"
+}
+
+series_hash() {	# of series and patches/
+	{
+		cat "$TOP/series"
+		series_patches | while read -r patch; do
+			cat "$TOP/patches/$patch"
+		done
+	} | sha256sum | cut -d' ' -f1
+}
+
+in_quilt() {	# TREE COMMAND...
+	local tree=$1
+
+	shift
+	(cd "$tree" && QUILT_PATCHES=$TOP/patches QUILT_SERIES=$TOP/series \
+		quilt --quiltrc=- "$@")
+}
+
+# Sets the variables that describe ARCH=.
+set_arch() {
+	ARCH=${ARCH:-x86_64}
+	case $ARCH in
+	x86_64)
+		ARCH_CONFIG=x86_64
+		IMAGE=arch/x86/boot/bzImage
+		;;
+	powerpc)
+		ARCH_CONFIG=ppc64le
+		IMAGE=vmlinux
+		CROSS_COMPILE=${CROSS_COMPILE-powerpc64le-linux-gnu-}
+		;;
+	*)
+		die "ARCH=$ARCH is not known here" "use ARCH=x86_64 or ARCH=powerpc"
+		;;
+	esac
+	CROSS_COMPILE=${CROSS_COMPILE-}
+	export ARCH CROSS_COMPILE
+}
+
+# Sets TREE_NAME (base, patched, busted-x), FRAGMENT and the O= directory
+# KERNEL_DIR of a CONFIG. Needs set_arch.
+set_config() {	# CONFIG
+	local busted
+
+	case $1 in
+	BASE)
+		TREE_NAME=base
+		FRAGMENT=SPF
+		;;
+	BUSTED-*)
+		busted=$TOP/tests/busted/${1#BUSTED-}.patch
+		[[ -f $busted ]] || die "CONFIG=$1: there is no $busted" \
+			"one of: $(known_configs)"
+		TREE_NAME=busted-${1#BUSTED-}
+		FRAGMENT=$(sed -n '1s/^Config: *//p' "$busted")
+		[[ $FRAGMENT ]] || die "$busted does not open with a line Config: NAME" \
+			"add it, for example: Config: LOCKDEP"
+		;;
+	*)
+		TREE_NAME=patched
+		FRAGMENT=$1
+		;;
+	esac
+	[[ -f $TOP/configs/$FRAGMENT.config ]] ||
+		die "CONFIG=$1: there is no configs/$FRAGMENT.config" \
+			"one of: $(known_configs)"
+	KERNEL_DIR=$BUILD/$TREE_NAME-$ARCH-$FRAGMENT
+}
+
+known_configs() {
+	local f
+
+	printf BASE
+	for f in "$TOP"/configs/*.boot; do
+		printf ' %s' "$(basename "$f" .boot)"
+	done
+	for f in "$TOP"/tests/busted/*.patch; do
+		[[ ! -f $f ]] || printf ' BUSTED-%s' "$(basename "$f" .patch)"
+	done
+}
+
+# Results: a directory a run, never overwritten. INCOMPLETE stays in that of a
+# run that did not reach its end; results/latest-* never points at such a one.
+new_results() {	# TARGET: sets RES
+	mkdir -p "$RESULTS"
+	until mkdir "$RESULTS/$(date -u +%Y%m%dT%H%M%SZ)-$1" 2>/dev/null; do
+		sleep 1
+	done
+	RES=$(find "$RESULTS" -maxdepth 1 -name "*Z-$1" | sort | tail -n 1)
+	touch "$RES/INCOMPLETE"
+	series_hash >"$RES/series.sha256"
+}
+
+end_results() {	# TARGET
+	rm "$RES/INCOMPLETE"
+	ln -sfn "$(basename "$RES")" "$RESULTS/latest-$1"
+}
+
+# TAP of one run to rows "test status seconds".
+tap_rows() {	# TEST SECONDS <TAP
+	awk -v test="$1" -v seconds="$2" '
+	/^(not )?ok( |$)/ {
+		status = /^ok/ ? "pass" : "fail"
+		if (toupper($0) ~ /# *SKIP/)
+			status = "skip"
+		sub(/^(not )?ok *[0-9]* *-? */, "")
+		sub(/ *#.*/, "")
+		printf "%s/%s\t%s\t%s\n", test, $0 == "" ? ++n : $0, status, seconds
+	}'
+}
+
+# The closing line of check and test; fails when anything failed or nothing ran.
+closing() {	# PASSED FAILED SKIPPED
+	echo "$1 passed, $2 failed, $3 skipped"
+	[[ $2 -eq 0 && $1 -gt 0 ]]
+}

@@ -1,0 +1,143 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# Sourced by the verbs that boot a guest: its programs, its initramfs, its QEMU.
+
+is_newest() {	# FILE OTHER...
+	local file=$1 other
+
+	shift
+	[[ -e $file ]] || return
+	for other; do
+		[[ $file -nt $other ]] || return
+	done
+}
+
+guest_make() {	# OPTION...: the programs, by tests/guest/Makefile
+	make -C "$TOP/tests/guest" O="$BUILD/guest-$ARCH/bin" CC="${CROSS_COMPILE}gcc" "$@"
+}
+
+guest_initramfs() {	# build/guest-<arch>/initramfs.gz: busybox, init, the programs
+	local dir=$BUILD/guest-$ARCH busybox applet root
+
+	[[ $ARCH == x86_64 ]] || die "guests run on x86_64 only" "leave ARCH= out"
+	busybox=$(command -v busybox) || die "busybox is missing" "apt-get install busybox-static"
+	! ldd "$busybox" >/dev/null 2>&1 || die "$busybox is not static" \
+		"apt-get install busybox-static"
+	guest_make -q >/dev/null 2>&1 ||
+		step GUEST "programs of the guest" "$BUILD/log/guest-$ARCH.log" guest_make || {
+		grep -m 5 'error:\|undefined reference' "$BUILD/log/guest-$ARCH.log" >&2 || true
+		die "the guest programs do not compile" "read $BUILD/log/guest-$ARCH.log"
+	}
+	INITRAMFS=$dir/initramfs.gz
+	! is_newest "$INITRAMFS" "$dir"/bin/* "$TOP/tests/guest/init" || return 0
+
+	root=$dir/root.new
+	half_made "$root"
+	half_made "$INITRAMFS.new"
+	rm -rf "$root"
+	mkdir -p "$root"/{bin,proc,sys,dev,tmp}
+	cp "$busybox" "$root/bin/busybox"
+	for applet in $("$busybox" --list); do
+		[[ $applet == busybox ]] || ln -s busybox "$root/bin/$applet"
+	done
+	cp "$TOP/tests/guest/init" "$root/init"
+	chmod 755 "$root/init"
+	find "$dir/bin" -type f -exec cp -t "$root/bin" --remove-destination {} +
+	cpio_of "$root" >"$INITRAMFS.new"
+	mv "$INITRAMFS.new" "$INITRAMFS"
+	rm -rf "$root"
+}
+
+cpio_of() {	# DIRECTORY
+	(cd "$1" && find . -mindepth 1 | sort |
+		cpio --quiet -o -H newc -R 0:0 | gzip -1)
+}
+
+job_header() {	# JOB KEY DEFAULT: a line "# KEY: value" of a job
+	local value
+
+	value=$(sed -n "s/^# $2: *//p" "$1" | head -n 1)
+	echo "${value:-$3}"
+}
+
+add_job() {	# JOB OUT: the initramfs with this script as /job
+	local dir
+
+	dir=$(mktemp -d "$BUILD/job.XXXXXX")
+	half_made "$dir"
+	cp "$1" "$dir/job"
+	chmod 755 "$dir/job"
+	cpio_of "$dir" | cat "$INITRAMFS" - >"$2"
+}
+
+USER_CPUS=${CPUS-} USER_MEM=${MEM-} USER_TIMEOUT=${TIMEOUT-}
+
+# Exports what run-guest reads: the user's word, then the job's, then the scenario's.
+guest_settings() {	# JOB FRAGMENT
+	local file=$TOP/configs/$2.boot
+
+	[[ -f $file ]] || die "there is no $file" "write it: CPUS= MEM= APPEND="
+	CPUS=$(job_header "$1" CPUS "$(scenario "$file" CPUS)")
+	MEM=${USER_MEM:-$(job_header "$1" MEM "$(scenario "$file" MEM)")}
+	TIMEOUT=${USER_TIMEOUT:-$(job_header "$1" TIMEOUT 300)}
+	APPEND=$(scenario "$file" APPEND)
+	JOB_ACCEL=$(job_header "$1" ACCEL "$ACCEL")
+	# QEMU counts instructions on one CPU only.
+	[[ $JOB_ACCEL == icount ]] || CPUS=${USER_CPUS:-$CPUS}
+	export CPUS MEM TIMEOUT APPEND
+}
+
+scenario() {	# FILE KEY
+	sed -n "s/^$2=//p" "$1" | sed 's/^"\(.*\)"$/\1/'
+}
+
+# A /dev/kvm in a container or a nested guest may open and still run nothing:
+# believe it once it has run a BIOS up to "no bootable device".
+kvm_works() {
+	[[ -w /dev/kvm ]] && timeout 5 qemu-system-x86_64 -M pc -accel kvm -cpu host \
+		-nodefaults -display none -no-reboot -boot reboot-timeout=1
+}
+
+# Sets ACCEL to kvm, tcg or icount: one CPU whose clock counts instructions.
+choose_accel() {
+	case ${ACCEL:-auto} in
+	auto)
+		if kvm_works >&/dev/null; then
+			ACCEL=kvm
+		else
+			ACCEL=tcg
+			say QEMU "no working KVM here: emulation (tcg), whose times are no machine's"
+		fi
+		;;
+	kvm)
+		kvm_works >&/dev/null || die "ACCEL=kvm: /dev/kvm is missing, not writable or runs nothing" \
+			"load kvm_intel or kvm_amd and join the group kvm, or use ACCEL=tcg"
+		;;
+	tcg | icount) ;;
+	*)
+		die "ACCEL=$ACCEL is not known" "use auto, kvm or tcg"
+		;;
+	esac
+	export ACCEL
+}
+
+# Sets QEMU, a command without its serial ports.
+qemu_command() {	# KERNEL-DIRECTORY INITRD
+	QEMU=(qemu-system-x86_64 -display none -monitor none -nodefaults -no-reboot -m "$MEM"
+	      -kernel "$1/$IMAGE" -initrd "$2")
+	case $ACCEL in
+	kvm)
+		QEMU+=(-M pc -accel kvm -cpu host)
+		;;
+	tcg)
+		QEMU+=(-M pc -accel "tcg,thread=multi" -cpu max)
+		;;
+	icount)
+		QEMU+=(-M pc -accel tcg -icount "shift=0,sleep=off" -cpu qemu64)
+		;;
+	esac
+	# One socket a CPU: the MP table lists only the first CPU of each.
+	QEMU+=(-smp "$CPUS,sockets=$CPUS"
+	       -append "console=ttyS0 clocksource=tsc tsc=reliable no_timer_check panic=-1 panic_on_warn=1 spf.cpus=$CPUS ${APPEND-}")
+}

@@ -1,0 +1,394 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Instructions an operation takes, on one emulated CPU whose clock counts
+ * executed instructions (qemu -icount shift=0: 1 ns is 1 instruction).
+ * Prints "operation<TAB>instructions": the median, without the timing's own
+ * cost. With the sysctl off and on the same program measures both paths.
+ */
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/personality.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "spf.h"
+
+#define FAULTS		1000
+#define CALLS		400
+#define FORKS		30
+#define THREADS		100
+#define VMAS		1000
+#define AROUND		16	/* pages that a file's read fault maps */
+#define TOUCHED		16	/* pages of the mapped and touched areas */
+
+static uint64_t sample[FAULTS];
+static size_t samples;
+static uint64_t overhead;
+static uint64_t t0;
+
+static inline uint64_t now(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return ts.tv_sec * 1000000000ULL + ts.tv_nsec;
+}
+
+static inline void start(void)
+{
+	t0 = now();
+}
+
+static inline void stop(void)
+{
+	uint64_t t1 = now();
+
+	sample[samples++] = t1 - t0;
+}
+
+static int compare(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+static uint64_t median(void)
+{
+	uint64_t m;
+
+	qsort(sample, samples, sizeof(*sample), compare);
+	m = sample[samples / 2];
+	samples = 0;
+	return m;
+}
+
+static void report(const char *operation)
+{
+	printf("%s\t%" PRIu64 "\n", operation, median() - overhead);
+}
+
+static char *page(char *area, size_t i)
+{
+	return area + i * spf_page;
+}
+
+static char *written_area(size_t pages)
+{
+	char *area = area_map(pages * spf_page);
+	size_t i;
+
+	for (i = 0; i < pages; i++)
+		touch_write(page(area, i), 1);
+	return area;
+}
+
+/* Page tables and anon_vma are there, no page is. */
+static char *empty_area(size_t pages)
+{
+	char *area = written_area(pages);
+
+	if (madvise(area, pages * spf_page, MADV_DONTNEED))
+		die("MADV_DONTNEED");
+	return area;
+}
+
+static void time_reads(char *area, size_t step)
+{
+	size_t i;
+
+	for (i = 0; i < FAULTS; i++) {
+		start();
+		touch_read(page(area, i * step));
+		stop();
+	}
+}
+
+static void time_writes(char *area)
+{
+	size_t i;
+
+	for (i = 0; i < FAULTS; i++) {
+		start();
+		touch_write(page(area, i), 1);
+		stop();
+	}
+}
+
+static void anonymous(void)
+{
+	char *area = empty_area(FAULTS);
+
+	time_reads(area, 1);
+	report("zero_page_read");
+	time_writes(area);
+	report("zero_page_to_page");
+	if (madvise(area, FAULTS * spf_page, MADV_DONTNEED))
+		die("MADV_DONTNEED");
+	time_writes(area);
+	report("anon_write");
+	area_unmap(area, FAULTS * spf_page);
+}
+
+/* The child keeps its copy until told; then this process alone has them. */
+static void cow(void)
+{
+	char *area = written_area(FAULTS);
+	int down[2], status;
+	pid_t child;
+	char c;
+
+	if (pipe(down))
+		die("pipe");
+	child = fork();
+	if (child < 0)
+		die("fork");
+	if (!child) {
+		close(down[1]);
+		_exit(read(down[0], &c, 1));
+	}
+	close(down[0]);
+	time_writes(area);
+	report("cow_copy");
+	close(down[1]);
+	waitpid(child, &status, 0);
+
+	child = fork();
+	if (child < 0)
+		die("fork");
+	if (!child)
+		_exit(0);
+	waitpid(child, &status, 0);
+	time_writes(area);
+	report("cow_reuse");
+	area_unmap(area, FAULTS * spf_page);
+}
+
+/* The file's pages are in the page cache, the page tables are there. */
+static char *file_area(int fd, int flags, size_t pages)
+{
+	char *area = area_map(pages * spf_page);
+	size_t i;
+
+	if (mmap(area, pages * spf_page, PROT_READ | PROT_WRITE,
+		 flags | MAP_FIXED, fd, 0) != area)
+		die("mmap of a file");
+	for (i = 0; i < pages; i += spf_table / spf_page)
+		touch_write(page(area, i), 1);
+	if (madvise(area, pages * spf_page, MADV_DONTNEED))
+		die("MADV_DONTNEED");
+	return area;
+}
+
+static void refused(void)
+{
+	size_t pages = FAULTS * AROUND, i;
+	int fd = memfd_create("cost", MFD_CLOEXEC);
+	char *area;
+
+	if (fd < 0 || ftruncate(fd, pages * spf_page))
+		die("memfd_create");
+	for (i = 0; i < pages; i++)
+		if (pwrite(fd, "x", 1, i * spf_page) != 1)
+			die("write to a tmpfs file");
+
+	area = file_area(fd, MAP_SHARED, pages);
+	time_reads(area, AROUND);
+	report("tmpfs_read");
+	area_unmap(area, pages * spf_page);
+
+	area = file_area(fd, MAP_SHARED, FAULTS);
+	time_writes(area);
+	report("shmem_write");
+	area_unmap(area, FAULTS * spf_page);
+
+	area = file_area(fd, MAP_PRIVATE, FAULTS);
+	time_writes(area);
+	report("file_private_write");
+	area_unmap(area, FAULTS * spf_page);
+	close(fd);
+}
+
+/* Lone VMAs between inaccessible ones, their tables made by a read. */
+static void noanon(void)
+{
+	size_t len = 2 * CALLS * spf_page, i;
+	char *area = area_map(len);
+
+	for (i = 0; i < len; i += spf_table)
+		touch_read(area + i);
+	if (madvise(area, len, MADV_DONTNEED))
+		die("MADV_DONTNEED");
+	for (i = 1; i < 2 * CALLS; i += 2)
+		if (mprotect(page(area, i), spf_page, PROT_NONE))
+			die("mprotect");
+	for (i = 0; i < 2 * CALLS; i += 2) {
+		start();
+		touch_write(page(area, i), 1);
+		stop();
+	}
+	report("anon_write_first");
+	area_unmap(area, len);
+}
+
+static void kernel_read(void)
+{
+	char *area = empty_area(FAULTS);
+	int fd = open("/dev/zero", O_RDONLY | O_CLOEXEC);
+	size_t i;
+
+	if (fd < 0)
+		die("cannot open /dev/zero (mount devtmpfs on /dev first)");
+	for (i = 0; i < FAULTS; i++) {
+		start();
+		if (read(fd, page(area, i), spf_page) != (ssize_t)spf_page)
+			die("read of /dev/zero");
+		stop();
+	}
+	report("read_fresh_page");
+	close(fd);
+	area_unmap(area, FAULTS * spf_page);
+}
+
+static char *map(size_t bytes)
+{
+	char *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+		       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (p == MAP_FAILED)
+		die("mmap");
+	return p;
+}
+
+static void mappings(void)
+{
+	char *p;
+	size_t i, j;
+
+	for (i = 0; i < CALLS; i++) {
+		start();
+		p = map(TOUCHED * spf_page);
+		munmap(p, TOUCHED * spf_page);
+		stop();
+	}
+	report("mmap_munmap");
+	for (i = 0; i < CALLS; i++) {
+		start();
+		p = map(TOUCHED * spf_page);
+		for (j = 0; j < TOUCHED; j++)
+			touch_write(page(p, j), 1);
+		munmap(p, TOUCHED * spf_page);
+		stop();
+	}
+	report("mmap_touch_munmap");
+	for (i = 0; i < CALLS; i++) {
+		start();
+		if (sbrk(TOUCHED * spf_page) == (void *)-1 ||
+		    sbrk(-TOUCHED * (long)spf_page) == (void *)-1)
+			die("sbrk");
+		stop();
+	}
+	report("brk_grow_shrink");
+}
+
+static void protect(void)
+{
+	char *area = written_area(TOUCHED);
+	size_t i;
+
+	for (i = 0; i < CALLS; i++) {
+		start();
+		if (mprotect(area, TOUCHED * spf_page, PROT_READ) ||
+		    mprotect(area, TOUCHED * spf_page, PROT_READ | PROT_WRITE))
+			die("mprotect");
+		stop();
+	}
+	report("mprotect_flip");
+	area_unmap(area, TOUCHED * spf_page);
+}
+
+static void fork_vmas(void)
+{
+	char *area = written_area(VMAS);
+	int status;
+	pid_t pid;
+	size_t i;
+
+	for (i = 1; i < VMAS; i += 2)
+		if (mprotect(page(area, i), spf_page, PROT_READ))
+			die("mprotect");
+	for (i = 0; i < FORKS; i++) {
+		start();
+		pid = fork();
+		if (pid < 0)
+			die("fork");
+		if (!pid)
+			_exit(0);
+		waitpid(pid, &status, 0);
+		stop();
+	}
+	report("fork_wait_1000_vmas");
+	area_unmap(area, VMAS * spf_page);
+}
+
+static void *nothing(void *arg)
+{
+	return arg;
+}
+
+static void threads(void)
+{
+	pthread_t thread;
+	size_t i;
+
+	for (i = 0; i < THREADS; i++) {
+		start();
+		if (pthread_create(&thread, NULL, nothing, NULL))
+			die("pthread_create");
+		pthread_join(thread, NULL);
+		stop();
+	}
+	report("thread_create_join");
+}
+
+int main(int argc, char **argv)
+{
+	size_t i;
+
+	(void)argc;
+	/* Random addresses give the VMA tree another shape in each run. */
+	if (!(personality(0xffffffff) & ADDR_NO_RANDOMIZE)) {
+		personality(ADDR_NO_RANDOMIZE);
+		execv("/proc/self/exe", argv);
+		die("cannot run itself again from /proc/self/exe");
+	}
+	spf_init();
+	for (i = 0; i < FAULTS; i++) {	/* its pages, and the cost of timing */
+		start();
+		stop();
+	}
+	samples = 0;
+	for (i = 0; i < FAULTS; i++) {
+		start();
+		stop();
+	}
+	overhead = median();
+	anonymous();
+	cow();
+	refused();
+	noanon();
+	kernel_read();
+	mappings();
+	protect();
+	fork_vmas();
+	threads();
+	fflush(stdout);
+	return 0;
+}

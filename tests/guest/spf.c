@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: GPL-2.0
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "spf.h"
+
+#define SYSCTL	"/proc/sys/vm/speculative_page_fault"
+
+const char *const spf_name[SPF_NR] = {
+	[SPF_PGFAULT]	  = "pgfault",
+	[SPF_ATTEMPT]	  = "spf_attempt",
+	[SPF_HANDLED]	  = "speculative_pgfault",
+	[SPF_NOTFOUND]	  = "spf_vma_notfound",
+	[SPF_CHANGED]	  = "spf_vma_changed",
+	[SPF_NOTSUP]	  = "spf_vma_notsup",
+	[SPF_NOANON]	  = "spf_vma_noanon",
+	[SPF_ACCESS]	  = "spf_vma_access",
+	[SPF_PMD_NONE]	  = "spf_pmd_none",
+	[SPF_PMD_CHANGED] = "spf_pmd_changed",
+	[SPF_PTE_LOCK]	  = "spf_pte_lock",
+	[SPF_PTE_NOTSUP]  = "spf_pte_notsup",
+	[SPF_NOMEM]	  = "spf_nomem",
+	[SPF_NOTIFIER]	  = "spf_notifier",
+	[SPF_UNSTABLE]	  = "spf_unstable",
+};
+
+size_t spf_page;
+size_t spf_table;
+
+static int vmstat_fd = -1;
+static bool found[SPF_NR];
+static char text[32768];
+static char out[BUFSIZ];
+static int planned, run, failed;
+
+void die(const char *fmt, ...)
+{
+	int e = errno;
+	va_list ap;
+
+	fflush(stdout);
+	va_start(ap, fmt);
+	vprintf(fmt, ap);
+	va_end(ap);
+	if (e)
+		printf(": %s", strerror(e));
+	printf("\n");
+	fflush(stdout);
+	_exit(2);
+}
+
+void spf_init(void)
+{
+	struct spf_stat s;
+	FILE *f;
+
+	setvbuf(stdout, out, _IOLBF, sizeof(out));
+	spf_page = sysconf(_SC_PAGESIZE);
+	spf_table = 2UL << 20;
+	f = fopen("/sys/kernel/mm/transparent_hugepage/hpage_pmd_size", "re");
+	if (f) {
+		if (fscanf(f, "%zu", &spf_table) != 1)
+			spf_table = 2UL << 20;
+		fclose(f);
+	}
+	vmstat_fd = open("/proc/vmstat", O_RDONLY | O_CLOEXEC);
+	if (vmstat_fd < 0)
+		die("cannot open /proc/vmstat (mount /proc first)");
+	spf_read(&s);
+}
+
+bool spf_present(void)
+{
+	return found[SPF_HANDLED];
+}
+
+void spf_read(struct spf_stat *s)
+{
+	char *line, *end;
+	ssize_t n;
+	int i;
+
+	n = pread(vmstat_fd, text, sizeof(text) - 1, 0);
+	if (n <= 0 || n == sizeof(text) - 1)
+		die("cannot read /proc/vmstat whole");
+	text[n] = 0;
+	memset(s, 0, sizeof(*s));
+	for (line = text; (end = strchr(line, '\n')); line = end + 1) {
+		char *space = memchr(line, ' ', end - line);
+
+		if (!space)
+			continue;
+		*space = 0;
+		for (i = 0; i < SPF_NR; i++) {
+			if (strcmp(line, spf_name[i]))
+				continue;
+			s->v[i] = strtoull(space + 1, NULL, 10);
+			found[i] = true;
+		}
+	}
+}
+
+void spf_delta(const struct spf_stat *s, struct spf_stat *d)
+{
+	int i;
+
+	spf_read(d);
+	for (i = 0; i < SPF_NR; i++)
+		d->v[i] -= s->v[i];
+}
+
+uint64_t spf_reasons(const struct spf_stat *s)
+{
+	uint64_t sum = 0;
+	int i;
+
+	for (i = SPF_FIRST_REASON; i < SPF_NR; i++)
+		sum += s->v[i];
+	return sum;
+}
+
+void spf_diag(const struct spf_stat *d)
+{
+	int i;
+
+	for (i = 0; i < SPF_NR; i++)
+		if (d->v[i])
+			tap_diag("  %-20s %" PRIu64, spf_name[i], d->v[i]);
+}
+
+int spf_sysctl_get(int *value)
+{
+	char buf[16] = "";
+	int fd = open(SYSCTL, O_RDONLY | O_CLOEXEC);
+	ssize_t n;
+
+	if (fd < 0)
+		return -errno;
+	n = read(fd, buf, sizeof(buf) - 1);
+	close(fd);
+	if (n <= 0)
+		return -EIO;
+	*value = atoi(buf);
+	return 0;
+}
+
+int spf_sysctl_write(const char *value)
+{
+	int fd = open(SYSCTL, O_WRONLY | O_CLOEXEC);
+	int ret = 0;
+
+	if (fd < 0)
+		return -errno;
+	if (write(fd, value, strlen(value)) < 0)
+		ret = -errno;
+	close(fd);
+	return ret;
+}
+
+void tap_plan(int n)
+{
+	planned = n;
+	printf("1..%d\n", n);
+}
+
+bool tap_ok(bool good, const char *fmt, ...)
+{
+	va_list ap;
+
+	printf("%sok %d - ", good ? "" : "not ", ++run);
+	va_start(ap, fmt);
+	vprintf(fmt, ap);
+	va_end(ap);
+	printf("\n");
+	failed += !good;
+	return good;
+}
+
+void tap_skip(const char *why, const char *fmt, ...)
+{
+	va_list ap;
+
+	printf("ok %d - ", ++run);
+	va_start(ap, fmt);
+	vprintf(fmt, ap);
+	va_end(ap);
+	printf(" # SKIP %s\n", why);
+}
+
+void tap_diag(const char *fmt, ...)
+{
+	va_list ap;
+
+	printf("# ");
+	va_start(ap, fmt);
+	vprintf(fmt, ap);
+	va_end(ap);
+	printf("\n");
+}
+
+int tap_done(void)
+{
+	if (run != planned)
+		tap_diag("planned %d tests, ran %d", planned, run);
+	fflush(stdout);
+	return failed || run != planned;
+}
+
+static uint64_t stamp_word(const uint64_t *at, uint64_t seed)
+{
+	uint64_t state = seed ^ ((uint64_t)(uintptr_t)at << 16);
+
+	return spf_rand(&state);
+}
+
+void page_stamp(void *page, uint64_t seed)
+{
+	uint64_t *w = page;
+	size_t i;
+
+	for (i = 0; i < spf_page / sizeof(*w); i++)
+		w[i] = stamp_word(w + i, seed);
+}
+
+bool page_is_stamped(const void *page, uint64_t seed)
+{
+	const uint64_t *w = page;
+	size_t i;
+
+	for (i = 0; i < spf_page / sizeof(*w); i++) {
+		if (w[i] == stamp_word(w + i, seed))
+			continue;
+		tap_diag("%p: expected %016" PRIx64 ", found %016" PRIx64,
+			 (void *)(w + i), stamp_word(w + i, seed), w[i]);
+		return false;
+	}
+	return true;
+}
+
+bool page_is_zero(const void *page)
+{
+	const uint64_t *w = page;
+	size_t i;
+
+	for (i = 0; i < spf_page / sizeof(*w); i++) {
+		if (!w[i])
+			continue;
+		tap_diag("%p: expected 0, found %016" PRIx64,
+			 (void *)(w + i), w[i]);
+		return false;
+	}
+	return true;
+}
+
+/* A table's worth of address space that stays unmapped on either side. */
+char *area_map(size_t bytes)
+{
+	size_t room = bytes + 3 * spf_table;
+	char *p = mmap(NULL, room, PROT_NONE,
+		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	char *area;
+
+	if (p == MAP_FAILED)
+		die("mmap of %zu bytes", room);
+	area = (char *)(((uintptr_t)p + 2 * spf_table - 1) & -spf_table);
+	munmap(p, area - p);
+	munmap(area + bytes, p + room - area - bytes);
+	if (mmap(area, bytes, PROT_READ | PROT_WRITE,
+		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != area)
+		die("mmap of %zu bytes at %p", bytes, area);
+	madvise(area, bytes, MADV_NOHUGEPAGE);	/* fails without THP: good */
+	return area;
+}
+
+void area_unmap(char *area, size_t bytes)
+{
+	if (munmap(area, bytes))
+		die("munmap of %zu bytes at %p", bytes, area);
+}

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* What the guest programs share: counters, TAP, sysctl, PRNG, page stamps. */
+#ifndef SPF_H
+#define SPF_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define ARRAY_SIZE(a)	(sizeof(a) / sizeof((a)[0]))
+
+/* The counters of /proc/vmstat; the reasons sum to attempts - handled. */
+enum spf_counter {
+	SPF_PGFAULT,
+	SPF_ATTEMPT,
+	SPF_HANDLED,
+	SPF_NOTFOUND,
+	SPF_FIRST_REASON = SPF_NOTFOUND,
+	SPF_CHANGED,
+	SPF_NOTSUP,
+	SPF_NOANON,
+	SPF_ACCESS,
+	SPF_PMD_NONE,
+	SPF_PMD_CHANGED,
+	SPF_PTE_LOCK,
+	SPF_PTE_NOTSUP,
+	SPF_NOMEM,
+	SPF_NOTIFIER,
+	SPF_UNSTABLE,
+	SPF_NR
+};
+
+struct spf_stat {
+	uint64_t v[SPF_NR];
+};
+
+extern const char *const spf_name[SPF_NR];
+extern size_t spf_page;			/* bytes a page */
+extern size_t spf_table;		/* bytes that one PTE table maps */
+
+/* Call first: page sizes, line buffering, what the kernel offers. */
+void spf_init(void);
+/* Does this kernel count speculative faults? */
+bool spf_present(void);
+/* Reads the counters; takes no page fault once it has run. */
+void spf_read(struct spf_stat *s);
+/* d = now - s */
+void spf_delta(const struct spf_stat *s, struct spf_stat *d);
+uint64_t spf_reasons(const struct spf_stat *s);
+void spf_diag(const struct spf_stat *d);
+
+/* vm.speculative_page_fault: -errno, or 0 and the value. */
+int spf_sysctl_get(int *value);
+int spf_sysctl_write(const char *text);
+
+void tap_plan(int n);
+bool tap_ok(bool good, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
+void tap_skip(const char *why, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
+void tap_diag(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+/* The exit status: 0 when no test failed and the plan was kept. */
+int tap_done(void);
+
+/* Prints the message with errno and leaves with status 2. */
+void die(const char *fmt, ...) __attribute__((format(printf, 1, 2), noreturn));
+
+/* splitmix64: every seed, 0 included, gives a full-period sequence. */
+static inline uint64_t spf_rand(uint64_t *state)
+{
+	uint64_t z = (*state += 0x9e3779b97f4a7c15ULL);
+
+	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
+	z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
+	return z ^ (z >> 31);
+}
+
+/* Fills a page with words that tell the address and the seed. */
+void page_stamp(void *page, uint64_t seed);
+/* Compares every byte; says where it differs. */
+bool page_is_stamped(const void *page, uint64_t seed);
+bool page_is_zero(const void *page);
+
+/*
+ * An anonymous, private, writable mapping that starts where a PTE table
+ * starts, without huge pages and not merged with its neighbours.
+ */
+char *area_map(size_t bytes);
+void area_unmap(char *area, size_t bytes);
+
+static inline void touch_write(void *p, uint8_t v)
+{
+	*(volatile uint8_t *)p = v;
+}
+
+static inline uint8_t touch_read(const void *p)
+{
+	return *(const volatile uint8_t *)p;
+}
+
+#endif
