@@ -238,10 +238,11 @@ known_configs() {
 # run that did not reach its end; results/latest-* never points at such a one.
 new_results() {	# TARGET: sets RES
 	mkdir -p "$RESULTS"
-	until mkdir "$RESULTS/$(date -u +%Y%m%dT%H%M%SZ)-$1" 2>/dev/null; do
+	RES=$RESULTS/$(date -u +%Y%m%dT%H%M%SZ)-$1
+	until mkdir "$RES" 2>/dev/null; do
 		sleep 1
+		RES=$RESULTS/$(date -u +%Y%m%dT%H%M%SZ)-$1
 	done
-	RES=$(find "$RESULTS" -maxdepth 1 -name "*Z-$1" | sort | tail -n 1)
 	touch "$RES/INCOMPLETE"
 	series_hash >"$RES/series.sha256"
 }

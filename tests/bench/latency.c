@@ -335,6 +335,10 @@ int main(int argc, char **argv)
 	if (zero_fd < 0)
 		die("cannot open /dev/zero (mount devtmpfs on /dev first)");
 	allow_overcommit();
+	/* munmap() keeps the lock when a stack follows what it unmaps. */
+	if (mmap(NULL, spf_page, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+		 0) == MAP_FAILED)
+		die("mmap");
 	held = area_map(HELD_BYTES);
 	touch_held();
 	for (h = 0; h < ARRAY_SIZE(holders); h++) {

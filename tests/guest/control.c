@@ -25,8 +25,8 @@
 #define TESTS		19
 #define PAGES		500
 #define LOADERS		4
-#define LOAD_PAGES	64
-#define FLIPS		200
+#define LOAD_PAGES	16
+#define FLIPS		50
 #define FOREIGN		32	/* faults of other processes */
 
 static size_t bytes;
@@ -123,6 +123,15 @@ static void on_signal(int sig)
 	siglongjmp(jump, 1);
 }
 
+/* Does a write raise SIGSEGV? */
+static bool refuses_write(char *p)
+{
+	if (sigsetjmp(jump, 1))
+		return true;
+	touch_write(p, 1);
+	return false;
+}
+
 /* The same faults each time; true if the memory held what it must. */
 static bool fault_loop(void)
 {
@@ -143,10 +152,7 @@ static bool fault_loop(void)
 		page_stamp(page(area, i), i);
 	mprotect(area, bytes, PROT_READ);
 	for (i = 0; i < PAGES; i++)		/* no right */
-		if (!sigsetjmp(jump, 1)) {
-			touch_write(page(area, i), 1);
-			good = false;
-		}
+		good &= refuses_write(page(area, i));
 	mprotect(area, bytes, PROT_READ | PROT_WRITE);
 	for (i = 0; i < PAGES; i++)
 		good &= page_is_stamped(page(area, i), i);
