@@ -145,6 +145,8 @@ missing_packages() {	# prints them; says on stderr what each is missing for
 	done < <(
 		cat "$TOP/scripts/packages"
 		package=$(kernel_version package)
+		[[ ${ARCH-} != powerpc ]] ||
+			echo "powerpc64le-linux-gnu-gcc gcc-powerpc64le-linux-gnu"
 		[[ ${KERNEL_SRC-} ]] || echo "/usr/src/$package.tar.xz $package"
 	)
 	echo "${missing[*]}"

@@ -1,0 +1,39 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# Sourced by the verbs that build kernels.
+
+# The same source gives the same kernel, whoever builds it, and whenever.
+export KBUILD_BUILD_TIMESTAMP='Thu Jan  1 00:00:00 UTC 1970'
+export KBUILD_BUILD_USER=spf KBUILD_BUILD_HOST=build KBUILD_BUILD_VERSION=1
+
+CCACHE=
+if command -v ccache >/dev/null; then
+	CCACHE="ccache "
+	export CCACHE_DIR=${CCACHE_DIR:-$BUILD/ccache}
+	export CCACHE_BASEDIR=$BUILD CCACHE_NOHASHDIR=1
+fi
+
+kmake() {	# TREE DIRECTORY TARGET...
+	local tree=$1 dir=$2
+
+	shift 2
+	make -C "$tree" O="$dir" ARCH="$ARCH" CROSS_COMPILE="$CROSS_COMPILE" \
+		CC="${CCACHE}${CROSS_COMPILE}gcc" -j"$(nproc)" "$@"
+}
+
+# An equal configuration keeps its time, and kbuild its rest.
+kconfigure() {	# TREE DIRECTORY FRAGMENT...
+	local tree=$1 dir=$2
+
+	shift 2
+	[[ ! -f $dir/.config ]] || cp -p "$dir/.config" "$dir/.config.last" || return
+	kmake "$tree" "$dir" tinyconfig &&
+	(cd "$dir" && "$tree/scripts/kconfig/merge_config.sh" -m .config "$@") &&
+	kmake "$tree" "$dir" olddefconfig || return
+	! cmp -s "$dir/.config.last" "$dir/.config" || mv "$dir/.config.last" "$dir/.config"
+}
+
+first_errors() {	# LOG
+	grep -E -m 5 'error:|Error [0-9]|undefined reference|No space left|No rule to make' "$1" >&2 || true
+}
