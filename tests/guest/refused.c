@@ -443,38 +443,6 @@ static void uffd_sigbus(void)
 	area_unmap(area, bytes);
 }
 
-/* Makes a block device that the guest has into swap space. */
-static const char *swap_on(void)
-{
-	static const char *const devices[] = { "/dev/ram0", "/dev/zram0" };
-	static char header[1 << 16];
-	off_t size;
-	size_t i;
-	int fd;
-
-	for (i = 0; i < ARRAY_SIZE(devices); i++) {
-		fd = open(devices[i], O_RDWR | O_CLOEXEC);
-		if (fd < 0)
-			continue;
-		size = lseek(fd, 0, SEEK_END);
-		if (size < (off_t)(2 * bytes)) {
-			close(fd);
-			continue;
-		}
-		memset(header, 0, spf_page);
-		*(uint32_t *)(header + 1024) = 1;
-		*(uint32_t *)(header + 1028) = size / spf_page - 1;
-		memcpy(header + spf_page - 10, "SWAPSPACE2", 10);
-		if (pwrite(fd, header, spf_page, 0) == (ssize_t)spf_page &&
-		    !fsync(fd) && !swapon(devices[i], 0)) {
-			close(fd);
-			return devices[i];
-		}
-		close(fd);
-	}
-	return NULL;
-}
-
 static size_t pages_in_swap(const char *area)
 {
 	static uint64_t entry[PAGES];
@@ -493,7 +461,7 @@ static size_t pages_in_swap(const char *area)
 static void swapped(void)
 {
 	const char *kind = "swap entry";
-	const char *device = swap_on();
+	const char *device = swap_on(2 * bytes);
 	bool good = true;
 	size_t i, n;
 	char *area;

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/swap.h>
 #include <unistd.h>
 
 #include "spf.h"
@@ -284,4 +285,32 @@ void area_unmap(char *area, size_t bytes)
 {
 	if (munmap(area, bytes))
 		die("munmap of %zu bytes at %p", bytes, area);
+}
+
+const char *swap_on(size_t bytes)
+{
+	static const char *const devices[] = { "/dev/ram0", "/dev/zram0" };
+	static char header[1 << 16];
+	off_t size;
+	size_t i;
+	int fd;
+
+	for (i = 0; i < ARRAY_SIZE(devices); i++) {
+		fd = open(devices[i], O_RDWR | O_CLOEXEC);
+		if (fd < 0)
+			continue;
+		size = lseek(fd, 0, SEEK_END);
+		memset(header, 0, spf_page);
+		*(uint32_t *)(header + 1024) = 1;	/* version */
+		*(uint32_t *)(header + 1028) = size / spf_page - 1;
+		memcpy(header + spf_page - 10, "SWAPSPACE2", 10);
+		if (size >= (off_t)bytes &&
+		    pwrite(fd, header, spf_page, 0) == (ssize_t)spf_page &&
+		    !fsync(fd) && !swapon(devices[i], 0)) {
+			close(fd);
+			return devices[i];
+		}
+		close(fd);
+	}
+	return NULL;
 }

@@ -88,6 +88,9 @@ bool page_is_zero(const void *page);
 char *area_map(size_t bytes);
 void area_unmap(char *area, size_t bytes);
 
+/* Makes a RAM disk of the guest its swap space; NULL if there is none. */
+const char *swap_on(size_t bytes);
+
 static inline void touch_write(void *p, uint8_t v)
 {
 	*(volatile uint8_t *)p = v;

@@ -9,6 +9,7 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/swap.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -322,6 +323,14 @@ static bool movepmd_setup(struct adversary *a)
 	return true;
 }
 
+/* A PMD page, which moves as it is, if a GiB starts where it should. */
+static bool movepud_setup(struct adversary *a)
+{
+	a->r = region_new(a->name, MAX_PAGES, (1UL << 30) / MAX_PAGES);
+	give_other_place(a->r);
+	return true;
+}
+
 static void move_op(struct adversary *a)
 {
 	if (spf_rand(&a->rng) & 1)
@@ -613,6 +622,92 @@ static void brk_op(struct adversary *a)
 	pause_in_state(a);
 }
 
+/* Pages go to swap, and come back. */
+static const char *swap_device;
+
+static bool swap_setup(struct adversary *a)
+{
+	swap_device = swap_on(4 * MAX_PAGES * spf_page);
+	if (!swap_device)
+		return false;
+	a->r = region_new(a->name, MAX_PAGES, spf_page);
+	return true;
+}
+
+static void swap_op(struct adversary *a)
+{
+	struct range p = part_of(a, 0);
+
+	madvise(p.start, p.bytes, MADV_PAGEOUT);	/* as far as it can */
+}
+
+static void swap_finish(struct adversary *a)
+{
+	if (swapoff(swap_device))
+		die("%s: swapoff %s", a->name, swap_device);
+}
+
+/*
+ * Equal pages, which KSM makes one; each write must copy that. They are this
+ * thread's alone.
+ */
+#define KSM_PAGES	32
+
+static char *same;
+static uint64_t same_value[KSM_PAGES];
+
+static void set_file(const char *name, const char *value)
+{
+	int fd = open(name, O_WRONLY | O_CLOEXEC);
+
+	if (fd < 0 || write(fd, value, strlen(value)) < 0)
+		die("cannot write %s to %s", value, name);
+	close(fd);
+}
+
+static bool ksm_setup(struct adversary *a)
+{
+	size_t bytes = KSM_PAGES * spf_page, i;
+
+	(void)a;
+	same = arena_take(bytes);
+	map_at(same, bytes, RW);
+	if (madvise(same, bytes, MADV_MERGEABLE))
+		return false;
+	for (i = 0; i < KSM_PAGES; i++)
+		*word_at(same + i * spf_page, 0) = same_value[i] = FILL;
+	set_file("/sys/kernel/mm/ksm/pages_to_scan", "1000");
+	set_file("/sys/kernel/mm/ksm/sleep_millisecs", "1");
+	set_file("/sys/kernel/mm/ksm/run", "1");
+	return true;
+}
+
+static void ksm_op(struct adversary *a)
+{
+	uint64_t rnd = spf_rand(&a->rng);
+	size_t i;
+
+	for (i = 0; i < KSM_PAGES; i++) {
+		volatile uint64_t *at = word_at(same + i * spf_page, 0);
+		uint64_t v = *at;
+
+		if (v != same_value[i])
+			data_error(a->name, (void *)at, same_value[i], v,
+				   "wrong contents");
+		if (same_value[i] != FILL)
+			*at = same_value[i] = FILL;
+	}
+	i = rnd % KSM_PAGES;
+	*word_at(same + i * spf_page, 0) = same_value[i] = rnd | 1ULL << 63;
+	usleep(5000);
+}
+
+static void ksm_finish(struct adversary *a)
+{
+	(void)a;
+	set_file("/sys/kernel/mm/ksm/run", "0");
+}
+
 /* No adversary: what goes wrong here was done from elsewhere. */
 static bool plain_setup(struct adversary *a)
 {
@@ -633,6 +728,7 @@ struct adversary adversaries[] = {
 	{ .name = "protect", .setup = protect_setup, .op = protect_op },
 	{ .name = "move", .setup = move_setup, .op = move_op },
 	{ .name = "movepmd", .setup = movepmd_setup, .op = movepmd_op },
+	{ .name = "movepud", .setup = movepud_setup, .op = movepmd_op },
 	{ .name = "discard", .setup = discard_setup, .op = discard_op },
 	{ .name = "huge", .setup = huge_setup, .op = huge_op },
 	{ .name = "lock", .setup = lock_setup, .op = lock_op },
@@ -641,6 +737,10 @@ struct adversary adversaries[] = {
 	{ .name = "name", .setup = name_setup, .op = name_op },
 	{ .name = "policy", .setup = policy_setup, .op = policy_op },
 	{ .name = "brk", .setup = brk_setup, .op = brk_op },
+	{ .name = "swap", .setup = swap_setup, .op = swap_op,
+	  .finish = swap_finish },
+	{ .name = "ksm", .setup = ksm_setup, .op = ksm_op,
+	  .finish = ksm_finish },
 	{ .name = "fork", .setup = fork_setup, .op = fork_op },
 	{ .name = "exec", .setup = exec_setup, .op = exec_op },
 	{ .name = "threads", .setup = threads_setup, .op = threads_op },

@@ -79,8 +79,8 @@ char *arena_take(size_t bytes)
 
 void map_at(char *at, size_t bytes, int prot)
 {
-	if (mmap(at, bytes, prot, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1,
-		 0) != at)
+	if (mmap(at, bytes, prot, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED |
+		 MAP_NORESERVE, -1, 0) != at)
 		die("mmap of %zu bytes at %p", bytes, at);
 }
 
