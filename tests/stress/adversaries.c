@@ -323,7 +323,7 @@ static bool movepmd_setup(struct adversary *a)
 	return true;
 }
 
-/* A PMD page, which moves as it is, if a GiB starts where it should. */
+/* A PMD page, which moves as it is. */
 static bool movepud_setup(struct adversary *a)
 {
 	a->r = region_new(a->name, MAX_PAGES, (1UL << 30) / MAX_PAGES);

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -32,6 +33,8 @@ static void *adversary_thread(void *arg)
 {
 	struct adversary *a = arg;
 
+	/* There are many of them: leave time to the writers. */
+	setpriority(PRIO_PROCESS, 0, 10);
 	while (!stopping) {
 		a->op(a);
 		a->ops++;

@@ -76,7 +76,7 @@ void writers_check(void);
 void writers_report(void);
 
 struct region *region_new(const char *name, size_t pages, size_t step);
-/* Address space that nothing else uses, a PTE table's start. */
+/* Address space that nothing else uses, from a page table's start. */
 char *arena_take(size_t bytes);
 void map_at(char *at, size_t bytes, int prot);
 

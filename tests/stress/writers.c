@@ -68,12 +68,16 @@ void pause_random(uint64_t *rng, unsigned int max_us)
 		nanosleep(&ts, NULL);
 }
 
+/* Aligned so that whole page tables can move. */
 char *arena_take(size_t bytes)
 {
-	char *at = arena_next;
+	size_t align = spf_table;
+	char *at;
 
-	bytes = (bytes + spf_table - 1) & -spf_table;
-	arena_next += bytes + 2 * spf_table;
+	while (2 * align <= bytes)
+		align *= 2;
+	at = (char *)(((uintptr_t)arena_next + align - 1) & -align);
+	arena_next = at + bytes + 2 * spf_table;
 	return at;
 }
 
