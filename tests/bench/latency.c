@@ -27,6 +27,7 @@
 #include "spf.h"
 
 #define HELD_BYTES	(256UL << 20)
+#define ROOM_BYTES	(4UL << 30)	/* above it, more than any area needs */
 #define MAX_FAULTS	1000
 
 /*
@@ -45,6 +46,7 @@ struct probe {
 static size_t faults = 400;
 static struct probe *probe;
 static char *held;		/* the memory that the holder works on */
+static char *room;		/* reserved, above that */
 static int zero_fd;
 static volatile bool stop;
 
@@ -125,16 +127,30 @@ static void hold_munmap(void)
 	hold_mapfixed();
 }
 
+/*
+ * fork copies upwards, and a fault waits from when its VMA is copied. So where
+ * the area lies decides how long: above the held memory, but for fork_first.
+ */
 static const struct holder {
 	const char *name;
 	void (*op)(void);
+	bool area_below;
 } holders[] = {
-	{ "none", hold_none },
-	{ "mprotect", hold_mprotect },
-	{ "fork", hold_fork },
-	{ "mapfixed", hold_mapfixed },
-	{ "munmap", hold_munmap },
+	{ .name = "none", .op = hold_none },
+	{ .name = "mprotect", .op = hold_mprotect },
+	{ .name = "fork", .op = hold_fork },
+	{ .name = "fork_first", .op = hold_fork, .area_below = true },
+	{ .name = "mapfixed", .op = hold_mapfixed },
+	{ .name = "munmap", .op = hold_munmap },
 };
+
+static void room_reserve(size_t bytes)
+{
+	room = mmap(room, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS |
+		    MAP_NORESERVE | (room ? MAP_FIXED : 0), -1, 0);
+	if (room == MAP_FAILED)
+		die("mmap of %zu bytes", bytes);
+}
 
 static void *holder_thread(void *arg)
 {
@@ -281,10 +297,18 @@ static void measure(const struct fault *f, const struct holder *h)
 	pthread_t faulter, holder;
 	pthread_attr_t attr;
 	uint64_t *sample = probe->sample, sum = 0;
-	size_t step = step_of(f), i;
+	size_t step = step_of(f), bytes = (faults + 1) * step, i;
 
 	probe->fault = f;
 	probe->area = f->prepare(step);
+	if (probe->area > held)
+		die("mmap() does not work top-down");
+	if (!h->area_below) {
+		probe->area = mremap(probe->area, bytes, bytes, MREMAP_MAYMOVE |
+				     MREMAP_FIXED, room);
+		if (probe->area == MAP_FAILED)
+			die("mremap of %zu bytes", bytes);
+	}
 	probe->blocked = 0;
 	stop = false;
 	pthread_attr_init(&attr);
@@ -296,7 +320,9 @@ static void measure(const struct fault *f, const struct holder *h)
 	stop = true;
 	pthread_join(holder, NULL);
 	pthread_attr_destroy(&attr);
-	area_unmap(probe->area, (faults + 1) * step);
+	area_unmap(probe->area, bytes);
+	if (!h->area_below)
+		room_reserve(bytes);
 
 	qsort(sample, faults, sizeof(*sample), compare);
 	for (i = 0; i < faults; i++)
@@ -362,6 +388,8 @@ int main(int argc, char **argv)
 		 0) == MAP_FAILED)
 		die("mmap");
 	probe = new_probe();
+	room_reserve(ROOM_BYTES);
+	room += -(uintptr_t)room & (spf_table - 1);
 	held = area_map(HELD_BYTES);
 	touch_held();
 	for (h = 0; h < ARRAY_SIZE(holders); h++) {

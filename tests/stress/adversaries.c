@@ -502,7 +502,7 @@ static bool softdirty_setup(struct adversary *a)
 static void softdirty_op(struct adversary *a)
 {
 	must(write(clear_refs_fd, "4", 1) != 1, a, "write to clear_refs");
-	usleep(1000);
+	usleep(REST_US);
 }
 
 static int uffd = -1;

@@ -134,6 +134,7 @@ void fork_op(struct adversary *a)
 	if (!pid)
 		child(r, committed);
 	reap(a, pid);
+	usleep(REST_US);
 }
 
 bool exec_setup(struct adversary *a)
@@ -165,6 +166,7 @@ void exec_op(struct adversary *a)
 		die("waitpid");
 	if (!WIFEXITED(status) || WEXITSTATUS(status))
 		data_error(a->name, NULL, 0, status, "wait status after exec");
+	usleep(REST_US);
 }
 
 bool threads_setup(struct adversary *a)

@@ -17,6 +17,8 @@
 #define WORDS		64	/* words of a page that are written: one a line */
 #define MAX_PAGES	64
 #define MAX_WRITERS	8
+/* Rest after what write-protects every page of the process. */
+#define REST_US		20000
 
 enum state {
 	OPEN,		/* loads and stores succeed */
