@@ -316,6 +316,7 @@ int main(void)
 	int value;
 
 	spf_init();
+	spf_no_numa_hints();
 	bytes = PAGES * spf_page;
 	if (spf_sysctl_get(&value)) {
 		tap_plan(1);

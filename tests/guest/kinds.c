@@ -497,6 +497,7 @@ int main(void)
 	size_t i;
 
 	spf_init();
+	spf_no_numa_hints();
 	bytes = PAGES * spf_page;
 	/* Reuse needs the page's other references on this CPU's lists. */
 	CPU_ZERO(&one);

@@ -528,6 +528,7 @@ int main(void)
 	size_t i;
 
 	spf_init();
+	spf_no_numa_hints();
 	bytes = PAGES * spf_page;
 	sigaction(SIGSEGV, &sa, NULL);
 	sigaction(SIGBUS, &sa, NULL);

@@ -166,6 +166,17 @@ int spf_sysctl_write(const char *value)
 	return ret;
 }
 
+void spf_no_numa_hints(void)
+{
+	int fd = open("/proc/sys/kernel/numa_balancing", O_WRONLY | O_CLOEXEC);
+
+	if (fd < 0)
+		return;
+	if (write(fd, "0", 1) != 1)
+		die("cannot set kernel.numa_balancing=0 (run as root)");
+	close(fd);
+}
+
 void tap_plan(int n)
 {
 	planned = n;

@@ -53,6 +53,9 @@ void spf_diag(const struct spf_stat *d);
 int spf_sysctl_get(int *value);
 int spf_sysctl_write(const char *text);
 
+/* For who counts faults: NUMA balancing adds some at odd times. */
+void spf_no_numa_hints(void);
+
 void tap_plan(int n);
 bool tap_ok(bool good, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
