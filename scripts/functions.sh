@@ -194,34 +194,38 @@ set_arch() {
 	export ARCH CROSS_COMPILE
 }
 
-# Sets TREE_NAME (base, patched, busted-x), FRAGMENT and the O= directory
-# KERNEL_DIR of a CONFIG. Needs set_arch.
+# Sets TREE_NAME (base or patched), BUSTED (the patch that breaks it, if any),
+# FRAGMENT and the O= directory KERNEL_DIR of a CONFIG. Needs set_arch.
 set_config() {	# CONFIG
-	local busted
+	local name
 
+	BUSTED=
 	case $1 in
 	BASE)
 		TREE_NAME=base
 		FRAGMENT=SPF
+		name=base
 		;;
 	BUSTED-*)
-		busted=$TOP/tests/busted/${1#BUSTED-}.patch
-		[[ -f $busted ]] || die "CONFIG=$1: there is no $busted" \
+		BUSTED=$TOP/tests/busted/${1#BUSTED-}.patch
+		[[ -f $BUSTED ]] || die "CONFIG=$1: there is no $BUSTED" \
 			"one of: $(known_configs)"
-		TREE_NAME=busted-${1#BUSTED-}
-		FRAGMENT=$(sed -n '1s/^Config: *//p' "$busted")
-		[[ $FRAGMENT ]] || die "$busted does not open with a line Config: NAME" \
+		TREE_NAME=patched
+		FRAGMENT=$(sed -n '1s/^Config: *//p' "$BUSTED")
+		[[ $FRAGMENT ]] || die "$BUSTED does not open with a line Config: NAME" \
 			"add it, for example: Config: LOCKDEP"
+		name=busted-${1#BUSTED-}
 		;;
 	*)
 		TREE_NAME=patched
 		FRAGMENT=$1
+		name=patched
 		;;
 	esac
 	[[ -f $TOP/configs/$FRAGMENT.config ]] ||
 		die "CONFIG=$1: there is no configs/$FRAGMENT.config" \
 			"one of: $(known_configs)"
-	KERNEL_DIR=$BUILD/$TREE_NAME-$ARCH-$FRAGMENT
+	KERNEL_DIR=$BUILD/$name-$ARCH-$FRAGMENT
 }
 
 known_configs() {

@@ -7,7 +7,6 @@
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <inttypes.h>
-#include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
@@ -483,16 +482,8 @@ static void (*const kinds[])(void) = {
 	stack_inside,
 };
 
-static void *idle(void *arg)
-{
-	for (;;)
-		pause();
-	return arg;
-}
-
 int main(void)
 {
-	pthread_t thread;
 	cpu_set_t one;
 	size_t i;
 
@@ -504,8 +495,7 @@ int main(void)
 	CPU_SET(0, &one);
 	if (sched_setaffinity(0, sizeof(one), &one))
 		die("cannot run on CPU 0");
-	if (pthread_create(&thread, NULL, idle, NULL))
-		die("pthread_create");
+	spf_second_thread();
 	source = area_map(spf_page);
 	page_stamp(source, 0);
 	tap_plan(3 * ARRAY_SIZE(kinds));

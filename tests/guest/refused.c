@@ -511,20 +511,12 @@ static void (*const kinds[])(void) = {
 	swapped,
 };
 
-static void *idle(void *arg)
-{
-	for (;;)
-		pause();
-	return arg;
-}
-
 int main(void)
 {
 	struct sigaction sa = {
 		.sa_sigaction = on_signal,
 		.sa_flags = SA_SIGINFO,
 	};
-	pthread_t thread;
 	size_t i;
 
 	spf_init();
@@ -532,8 +524,7 @@ int main(void)
 	bytes = PAGES * spf_page;
 	sigaction(SIGSEGV, &sa, NULL);
 	sigaction(SIGBUS, &sa, NULL);
-	if (pthread_create(&thread, NULL, idle, NULL))
-		die("pthread_create");
+	spf_second_thread();
 	spf_read(&start);
 	tap_plan(2 * ARRAY_SIZE(kinds) + 1);
 	for (i = 0; i < ARRAY_SIZE(kinds); i++)

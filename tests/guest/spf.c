@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -175,6 +176,28 @@ void spf_no_numa_hints(void)
 	if (write(fd, "0", 1) != 1)
 		die("cannot set kernel.numa_balancing=0 (run as root)");
 	close(fd);
+}
+
+static void *idle(void *arg)
+{
+	for (;;)
+		pause();
+	return arg;
+}
+
+void spf_second_thread(void)
+{
+	struct spf_stat s, d;
+	pthread_t thread;
+	int tries = 100;
+
+	if (pthread_create(&thread, NULL, idle, NULL))
+		die("pthread_create");
+	do {
+		spf_read(&s);
+		usleep(50000);
+		spf_delta(&s, &d);
+	} while (d.v[SPF_PGFAULT] && tries--);
 }
 
 void tap_plan(int n)

@@ -56,6 +56,9 @@ int spf_sysctl_write(const char *text);
 /* For who counts faults: NUMA balancing adds some at odd times. */
 void spf_no_numa_hints(void);
 
+/* Starts a thread that only sleeps, and waits until nobody in the guest faults. */
+void spf_second_thread(void);
+
 void tap_plan(int n);
 bool tap_ok(bool good, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
