@@ -81,6 +81,8 @@ guest_settings() {	# JOB FRAGMENT
 	TIMEOUT=${USER_TIMEOUT:-$(job_header "$1" TIMEOUT 300)}
 	APPEND=$(scenario "$file" APPEND)
 	JOB_ACCEL=$(job_header "$1" ACCEL "$ACCEL")
+	# A cure for multi-threaded emulation, which KVM does not need.
+	[[ $JOB_ACCEL != single || $ACCEL == tcg ]] || JOB_ACCEL=$ACCEL
 	# QEMU counts instructions on one CPU only.
 	[[ $JOB_ACCEL == icount ]] || CPUS=${USER_CPUS:-$CPUS}
 	export CPUS MEM TIMEOUT APPEND
@@ -97,7 +99,8 @@ kvm_works() {
 		-nodefaults -display none -no-reboot -boot reboot-timeout=1
 }
 
-# Sets ACCEL to kvm, tcg or icount: one CPU whose clock counts instructions.
+# Sets ACCEL to kvm, tcg, single (tcg whose CPUs take turns) or icount: one CPU whose
+# clock counts instructions.
 choose_accel() {
 	case ${ACCEL:-auto} in
 	auto)
@@ -112,7 +115,7 @@ choose_accel() {
 		kvm_works >&/dev/null || die "ACCEL=kvm: /dev/kvm is missing, not writable or runs nothing" \
 			"load kvm_intel or kvm_amd and join the group kvm, or use ACCEL=tcg"
 		;;
-	tcg | icount) ;;
+	tcg | single | icount) ;;
 	*)
 		die "ACCEL=$ACCEL is not known" "use auto, kvm or tcg"
 		;;
@@ -130,6 +133,9 @@ qemu_command() {	# KERNEL-DIRECTORY INITRD
 		;;
 	tcg)
 		QEMU+=(-M pc -accel "tcg,thread=multi" -cpu max)
+		;;
+	single)
+		QEMU+=(-M pc -accel "tcg,thread=single" -cpu max)
 		;;
 	icount)
 		QEMU+=(-M pc -accel tcg -icount "shift=0,sleep=off" -cpu qemu64)
