@@ -59,11 +59,15 @@ job_header() {	# JOB KEY DEFAULT: a line "# KEY: value" of a job
 	echo "${value:-$3}"
 }
 
-add_job() {	# JOB OUT: the initramfs with this script as /job
-	local dir
+add_job() {	# JOB OUT: the initramfs with this script as /job, and what it needs
+	local dir tool
 
 	dir=$(mktemp -d "$BUILD/job.XXXXXX")
 	half_made "$dir"
+	for tool in $(job_header "$1" NEEDS ""); do
+		tree_tool "$tool"
+		cp -a "$TOOL/." "$dir"
+	done
 	cp "$1" "$dir/job"
 	chmod 755 "$dir/job"
 	cpio_of "$dir" | cat "$INITRAMFS" - >"$2"

@@ -29,6 +29,9 @@
 #define VMAS		1000
 #define AROUND		16	/* pages that a file's read fault maps */
 #define TOUCHED		16	/* pages of the mapped and touched areas */
+#define LOOPS		20
+#define LOOP_PAGES	4096
+#define TABLES		200
 
 static uint64_t sample[FAULTS];
 static size_t samples;
@@ -196,17 +199,25 @@ static char *file_area(int fd, int flags, size_t pages)
 	return area;
 }
 
-static void refused(void)
+/* A tmpfs file whose pages are all in the page cache. */
+static int cached_file(size_t pages)
 {
-	size_t pages = FAULTS * AROUND, i;
 	int fd = memfd_create("cost", MFD_CLOEXEC);
-	char *area;
+	size_t i;
 
 	if (fd < 0 || ftruncate(fd, pages * spf_page))
 		die("memfd_create");
 	for (i = 0; i < pages; i++)
 		if (pwrite(fd, "x", 1, i * spf_page) != 1)
 			die("write to a tmpfs file");
+	return fd;
+}
+
+static void files(void)
+{
+	size_t pages = FAULTS * AROUND;
+	int fd = cached_file(pages);
+	char *area;
 
 	area = file_area(fd, MAP_SHARED, pages);
 	time_reads(area, AROUND);
@@ -221,8 +232,75 @@ static void refused(void)
 	area = file_area(fd, MAP_PRIVATE, FAULTS);
 	time_writes(area);
 	report("file_private_write");
+	if (madvise(area, FAULTS * spf_page, MADV_DONTNEED))
+		die("MADV_DONTNEED");
+	time_reads(area, 1);	/* not reported: one in 16 maps all */
+	samples = 0;
+	time_writes(area);
+	report("file_mapped_write");
 	area_unmap(area, FAULTS * spf_page);
 	close(fd);
+}
+
+/*
+ * The loops of will-it-scale's page_fault1 to 3: map, write each page, unmap;
+ * instructions a page.
+ */
+static void fault_loop(const char *operation, int flags, int fd)
+{
+	struct spf_stat before, delta;
+	size_t i, j;
+	char *p;
+
+	spf_read(&before);
+	for (i = 0; i < LOOPS; i++) {
+		start();
+		p = mmap(NULL, LOOP_PAGES * spf_page, PROT_READ | PROT_WRITE,
+			 flags, fd, 0);
+		if (p == MAP_FAILED)
+			die("mmap");
+		for (j = 0; j < LOOP_PAGES; j++)
+			touch_write(page(p, j), 1);
+		munmap(p, LOOP_PAGES * spf_page);
+		stop();
+	}
+	spf_delta(&before, &delta);
+	report_batch(operation, LOOP_PAGES);
+	printf("# %s: %" PRIu64 " of %" PRIu64 " faults handled speculatively\n",
+	       operation, delta.v[SPF_HANDLED], delta.v[SPF_PGFAULT]);
+}
+
+static void fault_loops(void)
+{
+	int fd = cached_file(LOOP_PAGES);
+
+	fault_loop("page_fault1", MAP_PRIVATE | MAP_ANONYMOUS, -1);
+	fault_loop("page_fault2", MAP_PRIVATE, fd);
+	fault_loop("page_fault3", MAP_SHARED, fd);
+	close(fd);
+}
+
+/* Refused by the VMA, and for a missing page table. */
+static void refused(void)
+{
+	char *area = empty_area(FAULTS);
+	size_t i;
+
+	if (mlock2(area, FAULTS * spf_page, MLOCK_ONFAULT))
+		die("mlock2");
+	time_writes(area);
+	report("locked_write");
+	area_unmap(area, FAULTS * spf_page);
+
+	area = area_map((TABLES + 1) * spf_table);
+	touch_write(area + TABLES * spf_table, 1);	/* anon_vma */
+	for (i = 0; i < TABLES; i++) {
+		start();
+		touch_write(area + i * spf_table, 1);
+		stop();
+	}
+	report("anon_write_no_table");
+	area_unmap(area, (TABLES + 1) * spf_table);
 }
 
 /* Lone VMAs between inaccessible ones, their tables made by a read. */
@@ -398,6 +476,8 @@ int main(int argc, char **argv)
 	overhead = median();
 	anonymous();
 	cow();
+	files();
+	fault_loops();
 	refused();
 	noanon();
 	kernel_read();
