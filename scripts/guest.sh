@@ -66,7 +66,7 @@ add_job() {	# JOB OUT: the initramfs with this script as /job, and what it needs
 	half_made "$dir"
 	for tool in $(job_header "$1" NEEDS ""); do
 		tree_tool "$tool"
-		cp -a "$TOOL/." "$dir"
+		cp -a "$TOOL_DIR/." "$dir"
 	done
 	cp "$1" "$dir/job"
 	chmod 755 "$dir/job"

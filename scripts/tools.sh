@@ -4,12 +4,15 @@
 # Sourced by run-guest: programs of the patched tree itself, static, for jobs that
 # ask for them by a line "# NEEDS: perf selftests".
 
+. "$TOP/scripts/kbuild.sh"
+
 TOOLS=$BUILD/tools-$ARCH
 
 # perf without its optional libraries; what is left out is not used by a job.
 build_perf() {	# OUT
 	mkdir -p "$1.build"
 	make -C "$PATCHED_TREE/tools/perf" O="$1.build" -j"$(nproc)" LDFLAGS=-static WERROR=0 \
+		CC="${CCACHE}gcc" \
 		NO_LIBELF=1 NO_DWARF=1 NO_LIBUNWIND=1 NO_LIBPERL=1 NO_LIBPYTHON=1 \
 		NO_SLANG=1 NO_GTK2=1 NO_DEMANGLE=1 NO_LIBNUMA=1 NO_LIBCRYPTO=1 NO_LIBCAP=1 \
 		NO_SDT=1 NO_JVMTI=1 NO_LIBZSTD=1 NO_LZMA=1 NO_ZLIB=1 NO_LIBBPF=1 \
@@ -19,7 +22,7 @@ build_perf() {	# OUT
 
 # The tests of mm/ that need no library and no module of their own.
 SELFTESTS="hugepage-mmap hugepage-mremap hugepage-shm hugetlb-madvise khugepaged ksm_tests
-	madv_populate map_fixed_noreplace map_hugetlb map_populate memfd_secret
+	madv_populate map_fixed_noreplace map_hugetlb map_populate
 	mlock2-tests mremap_dontunmap mremap_test mrelease_test on-fault-limit
 	soft-dirty speculative_fault split_huge_page_test thuge-gen transhuge-stress
 	userfaultfd"
@@ -33,24 +36,24 @@ build_selftests() {	# OUT
 	mkdir -p "$1/selftests"
 	for name in $SELFTESTS; do
 		gcc "${flags[@]}" -o "$1/selftests/$name" "$dir/$name.c" "$dir/vm_util.c" \
-			-pthread -lrt || return
+			-pthread -lrt -lnuma || return
 	done
 }
 
-tree_tool() {	# perf|selftests: sets TOOL, a directory to lay over the guest's root
+tree_tool() {	# perf|selftests: sets TOOL_DIR, a directory to lay over the guest's root
 	local stamp
 
 	stamp=$(series_hash)
-	TOOL=$TOOLS/$1
-	[[ $(cat "$TOOL.series" 2>/dev/null) != "$stamp" ]] || return 0
+	TOOL_DIR=$TOOLS/$1
+	[[ $(cat "$TOOL_DIR.series" 2>/dev/null) != "$stamp" ]] || return 0
 	case $1 in
 	perf | selftests) ;;
 	*) die "a job needs $1, which is not known" "perf and selftests are" ;;
 	esac
 	[[ -d $PATCHED_TREE ]] || die "$1 is built from the patched tree, which is not there" \
 		"make apply"
-	rm -rf "$TOOL" "$TOOL.build"
-	step TOOLS "$1 of the patched tree" "$BUILD/log/$1.log" "build_$1" "$TOOL" ||
+	rm -rf "$TOOL_DIR" "$TOOL_DIR.build"
+	step TOOLS "$1 of the patched tree" "$BUILD/log/$1.log" "build_$1" "$TOOL_DIR" ||
 		die "$1 does not build" "read $BUILD/log/$1.log"
-	echo "$stamp" >"$TOOL.series"
+	echo "$stamp" >"$TOOL_DIR.series"
 }
