@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/swap.h>
@@ -27,11 +28,12 @@
 #define PAGES		256
 #define TABLES		16
 #define LONE_VMAS	64
-/* A read fault of a file maps this much around it. */
-#define FAULT_AROUND	65536UL
+#define HUGE_PAGES	4
+#define HUGE_PAGES_TEXT	"4"
 
 static struct spf_stat start, before, delta;
 static size_t bytes;
+static int ext4_dir = -1;
 
 static sigjmp_buf jump;
 static volatile sig_atomic_t caught, code;
@@ -104,98 +106,261 @@ static bool holds(char *area, size_t n, size_t step, uint8_t byte)
 	for (i = 0; i < n; i += step) {
 		if (touch_read(page(area, i)) != byte)
 			return false;
-		if (memcmp(page(area, i) + 1, page(area, i) + 2, spf_page - 2) ||
-		    page(area, i)[1])
+		if (memcmp(page(area, i) + 1, page(area, i) + 2,
+			   spf_page - 2) || page(area, i)[1])
 			return false;
 	}
 	return true;
 }
 
-static void map_file_case(const char *kind, int fd, int flags, bool write)
+static void write_all(char *area, uint8_t byte)
 {
-	size_t step = write ? 1 : FAULT_AROUND / spf_page;
-	char *anon = area_map(bytes);	/* its place has no fault-around edge */
-	char *area;
-	size_t i, n = 0;
-	bool good = true;
-
-	if (!step)
-		step = 1;
-	if (fd < 0)
-		flags |= MAP_ANONYMOUS;
-	area = mmap(anon, bytes, PROT_READ | PROT_WRITE, flags | MAP_FIXED,
-		    fd, 0);
-	if (area == MAP_FAILED)
-		die("mmap for %s", kind);
-	begin();
-	for (i = 0; i < PAGES; i += step, n++) {
-		if (write)
-			touch_write(page(area, i), 0xa5);
-		else
-			touch_read(page(area, i));
-	}
-	end();
-	if (write)
-		good = holds(area, PAGES, 1, 0xa5);
-	else if (fd < 0)
-		good = holds(area, PAGES, 1, 0);
-	else
-		for (i = 0; i < PAGES; i++)
-			good &= page(area, i)[spf_page - 1] == (char)i;
-	report(kind, SPF_NOTSUP, n, good);
-	area_unmap(area, bytes);
-}
-
-/* A tmpfs file; for reads its pages end in their number. */
-static int tmpfile_of(bool stamped)
-{
-	static char buf[1 << 16];
-	int fd = memfd_create("refused", MFD_CLOEXEC);
 	size_t i;
 
-	if (fd < 0)
+	for (i = 0; i < PAGES; i++)
+		touch_write(page(area, i), byte);
+}
+
+static void read_all(char *area)
+{
+	size_t i;
+
+	for (i = 0; i < PAGES; i++)
+		touch_read(page(area, i));
+}
+
+static char *file_map(int fd, size_t len, int flags)
+{
+	char *area = area_map(len);
+
+	if (mmap(area, len, PROT_READ | PROT_WRITE, flags | MAP_FIXED, fd, 0) !=
+	    area)
+		die("mmap of a file");
+	return area;
+}
+
+static int memfd(size_t len)
+{
+	int fd = memfd_create("refused", MFD_CLOEXEC);
+
+	if (fd < 0 || ftruncate(fd, len))
 		die("memfd_create");
-	for (i = 0; i < PAGES; i++) {
-		memset(buf, 0, spf_page);
-		if (stamped)
-			buf[spf_page - 1] = i;
-		if (write(fd, buf, spf_page) != (ssize_t)spf_page)
-			die("write to a tmpfs file");
-	}
 	return fd;
 }
 
-static void shared_anon_read(void)
+/* An ext4 file whose pages begin with the byte; all are clean and cached. */
+static int ext4_file(uint8_t byte)
 {
-	map_file_case("shared anonymous read", -1, MAP_SHARED, false);
+	int fd = openat(ext4_dir, "refused", O_RDWR | O_CREAT | O_TRUNC |
+			O_CLOEXEC, 0600);
+	char *area;
+
+	if (fd < 0 || ftruncate(fd, bytes))
+		die("cannot make a file on ext4");
+	area = file_map(fd, bytes, MAP_SHARED);
+	write_all(area, byte);
+	area_unmap(area, bytes);
+	if (fsync(fd))
+		die("fsync of a file on ext4");
+	return fd;
 }
 
-static void shared_anon_write(void)
+/* Page tables, and the anon_vma of a private mapping, but no page. */
+static void make_tables(char *area)
 {
-	map_file_case("shared anonymous write", -1, MAP_SHARED, true);
+	write_all(area, 1);
+	if (madvise(area, bytes, MADV_DONTNEED))
+		die("MADV_DONTNEED");
 }
 
-static void file_read(void)
+/* The page tables are there, the file is one hole. */
+static char *hole(int fd, int flags)
 {
-	int fd = tmpfile_of(true);
+	char *area = file_map(fd, bytes, flags);
 
-	map_file_case("file read", fd, MAP_PRIVATE, false);
+	make_tables(area);
+	if (fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, bytes))
+		die("cannot punch a hole into a tmpfs file");
+	return area;
+}
+
+static void hole_read(void)
+{
+	int fd = memfd(bytes);
+	char *area = hole(fd, MAP_SHARED);
+
+	begin();
+	read_all(area);
+	end();
+	report("read of a hole of tmpfs", SPF_PAGE_CACHE, PAGES,
+	       holds(area, PAGES, 1, 0));
+	area_unmap(area, bytes);
 	close(fd);
 }
 
-static void file_shared_write(void)
+static void hole_write(const char *kind, int flags)
 {
-	int fd = tmpfile_of(false);
+	int fd = memfd(bytes);
+	char *area = hole(fd, flags);
 
-	map_file_case("shared file write", fd, MAP_SHARED, true);
+	begin();
+	write_all(area, 0xa5);
+	end();
+	report(kind, SPF_PAGE_CACHE, PAGES, holds(area, PAGES, 1, 0xa5));
+	area_unmap(area, bytes);
 	close(fd);
 }
 
-static void file_private_write(void)
+static void hole_shared_write(void)
 {
-	int fd = tmpfile_of(false);
+	hole_write("shared write of a hole of tmpfs", MAP_SHARED);
+}
 
-	map_file_case("private file write", fd, MAP_PRIVATE, true);
+static void hole_private_write(void)
+{
+	hole_write("private write of a hole of tmpfs", MAP_PRIVATE);
+}
+
+/* MADV_RANDOM: no page is read ahead. */
+static void cold_read(void)
+{
+	const char *kind = "read of an ext4 page that is not cached";
+	char *area;
+	int fd;
+
+	if (ext4_dir < 0) {
+		skip(kind, NO_EXT4);
+		return;
+	}
+	fd = ext4_file(0x3c);
+	area = file_map(fd, bytes, MAP_PRIVATE);
+	make_tables(area);
+	if (madvise(area, bytes, MADV_RANDOM) ||
+	    posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED))
+		die("cannot drop the pages of a file on ext4");
+	begin();
+	read_all(area);
+	end();
+	report(kind, SPF_PAGE_CACHE, PAGES, holds(area, PAGES, 1, 0x3c));
+	area_unmap(area, bytes);
+	close(fd);
+}
+
+static void ext4_shared_write(void)
+{
+	const char *kind = "shared write of ext4";
+	char *area;
+	int fd;
+
+	if (ext4_dir < 0) {
+		skip(kind, NO_EXT4);
+		return;
+	}
+	fd = ext4_file(0x3c);
+	area = file_map(fd, bytes, MAP_SHARED);
+	read_all(area);
+	if (madvise(area, bytes, MADV_DONTNEED))
+		die("MADV_DONTNEED");
+	begin();
+	write_all(area, 0xa5);
+	end();
+	report(kind, SPF_NOTSUP, PAGES, holds(area, PAGES, 1, 0xa5));
+	area_unmap(area, bytes);
+	close(fd);
+}
+
+/* The file has shrunk below the mapping. */
+static void beyond_end(void)
+{
+	int fd = memfd(bytes);
+	char *area = file_map(fd, bytes, MAP_SHARED);
+	bool good = true;
+	size_t i;
+
+	make_tables(area);
+	if (ftruncate(fd, 0))
+		die("ftruncate");
+	signal_of(area, false);		/* gives the handler its pages */
+	begin();
+	for (i = 0; i < PAGES; i++)
+		good &= signal_of(page(area, i), i & 1) == SIGBUS;
+	end();
+	report("page beyond the end of tmpfs", SPF_PAGE_CACHE, PAGES, good);
+	area_unmap(area, bytes);
+	close(fd);
+}
+
+/* Huge pages of their own; the administrator's number of them comes back. */
+static void hugetlb(void)
+{
+	const char *number = "/proc/sys/vm/nr_hugepages";
+	const char *kind = "hugetlb";
+	size_t i, len = HUGE_PAGES * spf_table;
+	bool good = true;
+	char *area = MAP_FAILED;
+
+	if (!spf_write_file(number, HUGE_PAGES_TEXT))
+		area = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE |
+			    MAP_ANONYMOUS | MAP_HUGETLB, -1, 0);
+	if (area == MAP_FAILED) {
+		skip(kind, "no huge pages (CONFIG_HUGETLBFS, free memory)");
+		return;
+	}
+	begin();
+	for (i = 0; i < HUGE_PAGES; i++)
+		touch_write(area + i * spf_table, 5);
+	end();
+	for (i = 0; i < HUGE_PAGES; i++)
+		good &= holds(area + i * spf_table, 1, 1, 5);
+	report(kind, SPF_NOTSUP, HUGE_PAGES, good);
+	area_unmap(area, len);
+	spf_write_file(number, "0");
+}
+
+/* A mapping of the kernel's own, whose faults are not those of files. */
+static void special(void)
+{
+	const char *kind = "special mapping (vdso)";
+	char *vdso = (char *)getauxval(AT_SYSINFO_EHDR);
+	size_t i;
+
+	if (!vdso || madvise(vdso, spf_page, MADV_DONTNEED)) {
+		skip(kind, "no vdso");
+		return;
+	}
+	begin();
+	for (i = 0; i < PAGES; i++) {
+		touch_read(vdso);
+		madvise(vdso, spf_page, MADV_DONTNEED);
+	}
+	end();
+	report(kind, SPF_NOTSUP, PAGES, !memcmp(vdso, "\177ELF", 4));
+}
+
+/*
+ * Clearing the soft-dirty bits is what write-protects a page of a shared
+ * mapping of tmpfs, and of all else in the process: this kind is the last.
+ */
+static void shared_write_protected(void)
+{
+	const char *kind = "write-protected page of shared tmpfs";
+	int fd = memfd(bytes);
+	char *area = file_map(fd, bytes, MAP_SHARED);
+
+	write_all(area, 1);
+	if (spf_write_file("/proc/self/clear_refs", "4"))
+		die("cannot write 4 to /proc/self/clear_refs");
+	begin();
+	end();
+	begin();
+	write_all(area, 0xa5);
+	end();
+	if (delta.v[SPF_PGFAULT] < PAGES)
+		skip(kind, "no CONFIG_MEM_SOFT_DIRTY");
+	else
+		report(kind, SPF_PTE_NOTSUP, PAGES,
+		       holds(area, PAGES, 1, 0xa5));
+	area_unmap(area, bytes);
 	close(fd);
 }
 
@@ -204,26 +369,20 @@ static void mlocked(void)
 {
 	const char *kind = "mlocked VMA";
 	char *area = area_map(bytes);
-	size_t i;
 
-	for (i = 0; i < PAGES; i++)
-		touch_write(page(area, i), 1);
-	madvise(area, bytes, MADV_DONTNEED);
+	make_tables(area);
 	if (mlock2(area, bytes, MLOCK_ONFAULT))
 		die("mlock2 (run as root)");
 	begin();
-	for (i = 0; i < PAGES; i++)
-		touch_write(page(area, i), 7);
+	write_all(area, 7);
 	end();
 	report(kind, SPF_NOTSUP, PAGES, holds(area, PAGES, 1, 7));
 	area_unmap(area, bytes);
 }
 
 /* VMAs of one page between inaccessible ones; the first makes the table. */
-static void noanon(void)
+static void lone_vmas(const char *kind, char *area, size_t len)
 {
-	size_t len = 2 * LONE_VMAS * spf_page;
-	char *area = area_map(len);
 	size_t i;
 
 	for (i = 1; i < 2 * LONE_VMAS; i += 2)
@@ -234,15 +393,31 @@ static void noanon(void)
 	for (i = 2; i < 2 * LONE_VMAS; i += 2)
 		touch_write(page(area, i), 9);
 	end();
-	report("first write without anon_vma", SPF_NOANON, LONE_VMAS - 1,
+	report(kind, SPF_NOANON, LONE_VMAS - 1,
 	       holds(area, 2 * LONE_VMAS, 2, 9));
 	area_unmap(area, len);
 }
 
-static void table_absent(void)
+static void noanon(void)
 {
-	size_t len = TABLES * spf_table;
-	char *area = area_map(len);
+	size_t len = 2 * LONE_VMAS * spf_page;
+
+	lone_vmas("first write without anon_vma", area_map(len), len);
+}
+
+static void file_noanon(void)
+{
+	size_t len = 2 * LONE_VMAS * spf_page;
+	int fd = memfd(len);
+
+	lone_vmas("first write of a file without anon_vma",
+		  file_map(fd, len, MAP_PRIVATE), len);
+	close(fd);
+}
+
+/* The first touch makes the table of the first page, and anon_vma. */
+static void no_tables(const char *kind, char *area)
+{
 	bool good = true;
 	size_t i;
 
@@ -253,8 +428,22 @@ static void table_absent(void)
 	end();
 	for (i = 0; i < TABLES; i++)
 		good &= holds(area + i * spf_table, 1, 1, 3);
-	report("PTE table absent", SPF_PMD_NONE, TABLES - 1, good);
-	area_unmap(area, len);
+	report(kind, SPF_PMD_NONE, TABLES - 1, good);
+	area_unmap(area, TABLES * spf_table);
+}
+
+static void table_absent(void)
+{
+	no_tables("PTE table absent", area_map(TABLES * spf_table));
+}
+
+static void file_table_absent(void)
+{
+	int fd = memfd(TABLES * spf_table);
+
+	no_tables("PTE table of a file absent",
+		  file_map(fd, TABLES * spf_table, MAP_SHARED));
+	close(fd);
 }
 
 /* n accesses that must each raise SIGSEGV of one kind. */
@@ -276,10 +465,8 @@ static void no_access(const char *kind, int prot, bool write)
 {
 	char *area = area_map(bytes);
 	bool good;
-	size_t i;
 
-	for (i = 0; i < PAGES; i++)
-		touch_write(page(area, i), 4);
+	write_all(area, 4);
 	if (mprotect(area, bytes, prot))
 		die("mprotect");
 	good = all_segv(area, write, SEGV_ACCERR);
@@ -343,21 +530,15 @@ static int uffd_open(uint64_t features)
 	return fd;
 }
 
-static char *uffd_area(int fd)
+static void uffd_register(int fd, char *area)
 {
-	char *area = area_map(bytes);
 	struct uffdio_register reg = {
 		.range = { (uintptr_t)area, bytes },
 		.mode = UFFDIO_REGISTER_MODE_MISSING,
 	};
-	size_t i;
 
-	for (i = 0; i < PAGES; i++)
-		touch_write(page(area, i), 1);
-	madvise(area, bytes, MADV_DONTNEED);
 	if (ioctl(fd, UFFDIO_REGISTER, &reg))
 		die("UFFDIO_REGISTER");
-	return area;
 }
 
 static char *uffd_source;
@@ -389,27 +570,23 @@ static void *uffd_server(void *arg)
 	return NULL;
 }
 
-static void uffd_missing(void)
+static void uffd_served(const char *kind, char *area)
 {
-	const char *kind = "userfaultfd, missing page";
 	int fd = uffd_open(0);
 	pthread_t server;
-	char *area;
-	size_t i;
 
 	if (fd < 0) {
 		skip(kind, "no userfaultfd");
 		return;
 	}
-	area = uffd_area(fd);
+	uffd_register(fd, area);
 	uffd_source = area_map(spf_page);
 	touch_write(uffd_source, 8);
 	if (pthread_create(&server, NULL, uffd_server, &fd))
 		die("pthread_create");
 	usleep(100000);		/* the server's own first faults are over */
 	begin();
-	for (i = 0; i < PAGES; i++)
-		touch_read(page(area, i));
+	read_all(area);
 	end();
 	pthread_join(server, NULL);
 	/* How often a fault is tried again is the classic path's affair. */
@@ -417,8 +594,26 @@ static void uffd_missing(void)
 	       holds(area, PAGES, 1, 8) &&
 	       (!spf_present() || delta.v[SPF_ATTEMPT] >= PAGES));
 	close(fd);
-	area_unmap(area, bytes);
 	area_unmap(uffd_source, spf_page);
+}
+
+static void uffd_missing(void)
+{
+	char *area = area_map(bytes);
+
+	make_tables(area);
+	uffd_served("userfaultfd, missing page", area);
+	area_unmap(area, bytes);
+}
+
+static void uffd_hole(void)
+{
+	int fd = memfd(bytes);
+	char *area = hole(fd, MAP_SHARED);
+
+	uffd_served("userfaultfd, missing page of tmpfs", area);
+	area_unmap(area, bytes);
+	close(fd);
 }
 
 static void uffd_sigbus(void)
@@ -433,7 +628,9 @@ static void uffd_sigbus(void)
 		skip(kind, "no userfaultfd");
 		return;
 	}
-	area = uffd_area(fd);
+	area = area_map(bytes);
+	make_tables(area);
+	uffd_register(fd, area);
 	begin();
 	for (i = 0; i < PAGES; i++)
 		good &= signal_of(page(area, i), i & 1) == SIGBUS;
@@ -441,21 +638,6 @@ static void uffd_sigbus(void)
 	close(fd);
 	report(kind, SPF_NOTSUP, PAGES, good && holds(area, PAGES, 1, 0));
 	area_unmap(area, bytes);
-}
-
-static size_t pages_in_swap(const char *area)
-{
-	static uint64_t entry[PAGES];
-	int fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
-	size_t i, n = 0;
-
-	if (fd < 0 || pread(fd, entry, sizeof(entry), (uintptr_t)area /
-			    spf_page * sizeof(*entry)) != sizeof(entry))
-		die("cannot read /proc/self/pagemap");
-	close(fd);
-	for (i = 0; i < PAGES; i++)
-		n += entry[i] >> 62 & 1;
-	return n;
 }
 
 static void swapped(void)
@@ -470,45 +652,49 @@ static void swapped(void)
 		skip(kind, "no /dev/ram0 or /dev/zram0 to swap to");
 		return;
 	}
+	spf_no_swap_readahead();
 	area = area_map(bytes);
 	for (i = 0; i < PAGES; i++)
 		page_stamp(page(area, i), i);
 	madvise(area, bytes, MADV_PAGEOUT);
-	n = pages_in_swap(area);
+	n = pages_in_swap(area, PAGES);
 	begin();
-	for (i = 0; i < PAGES; i++)
-		touch_read(page(area, i));
+	read_all(area);
 	end();
 	for (i = 0; i < PAGES; i++)
 		good &= page_is_stamped(page(area, i), i);
-	tap_diag("%zu pages in swap", n);
 	if (n < PAGES / 2)
 		skip(kind, "the pages did not go to swap");
 	else
-		report(kind, SPF_PTE_NOTSUP, delta.v[SPF_ATTEMPT],
-		       good && (!spf_present() ||
-				delta.v[SPF_ATTEMPT] >= n / 16));
+		report(kind, SPF_PTE_NOTSUP, n, good);
 	if (swapoff(device))
 		die("swapoff %s", device);
 	area_unmap(area, bytes);
 }
 
 static void (*const kinds[])(void) = {
-	shared_anon_read,
-	shared_anon_write,
-	file_read,
-	file_shared_write,
-	file_private_write,
+	hole_read,
+	hole_shared_write,
+	hole_private_write,
+	cold_read,
+	ext4_shared_write,
+	beyond_end,
+	hugetlb,
+	special,
 	mlocked,
 	noanon,
+	file_noanon,
 	table_absent,
+	file_table_absent,
 	prot_none_read,
 	prot_read_write,
 	unmapped,
 	stack_growth,
 	uffd_missing,
+	uffd_hole,
 	uffd_sigbus,
 	swapped,
+	shared_write_protected,
 };
 
 int main(void)
@@ -517,11 +703,15 @@ int main(void)
 		.sa_sigaction = on_signal,
 		.sa_flags = SA_SIGINFO,
 	};
+	const char *ext4;
 	size_t i;
 
 	spf_init();
 	spf_no_numa_hints();
 	bytes = PAGES * spf_page;
+	ext4 = ext4_on();
+	if (ext4)
+		ext4_dir = open(ext4, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	sigaction(SIGSEGV, &sa, NULL);
 	sigaction(SIGBUS, &sa, NULL);
 	spf_second_thread();

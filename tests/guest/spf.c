@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
 #include <sys/swap.h>
 #include <unistd.h>
 
@@ -29,6 +31,7 @@ const char *const spf_name[SPF_NR] = {
 	[SPF_PMD_CHANGED] = "spf_pmd_changed",
 	[SPF_PTE_LOCK]	  = "spf_pte_lock",
 	[SPF_PTE_NOTSUP]  = "spf_pte_notsup",
+	[SPF_PAGE_CACHE]  = "spf_page_cache",
 	[SPF_NOMEM]	  = "spf_nomem",
 	[SPF_NOTIFIER]	  = "spf_notifier",
 	[SPF_UNSTABLE]	  = "spf_unstable",
@@ -84,16 +87,21 @@ bool spf_present(void)
 	return found[SPF_HANDLED];
 }
 
-void spf_read(struct spf_stat *s)
+static void read_vmstat(void)
 {
-	char *line, *end;
-	ssize_t n;
-	int i;
+	ssize_t n = pread(vmstat_fd, text, sizeof(text) - 1, 0);
 
-	n = pread(vmstat_fd, text, sizeof(text) - 1, 0);
 	if (n <= 0 || n == sizeof(text) - 1)
 		die("cannot read /proc/vmstat whole");
 	text[n] = 0;
+}
+
+void spf_read(struct spf_stat *s)
+{
+	char *line, *end;
+	int i;
+
+	read_vmstat();
 	memset(s, 0, sizeof(*s));
 	for (line = text; (end = strchr(line, '\n')); line = end + 1) {
 		char *space = memchr(line, ' ', end - line);
@@ -129,6 +137,18 @@ uint64_t spf_reasons(const struct spf_stat *s)
 	return sum;
 }
 
+uint64_t spf_vmstat(const char *name)
+{
+	char key[64];
+	char *at;
+
+	/* None that is asked for is in the first line. */
+	snprintf(key, sizeof(key), "\n%s ", name);
+	read_vmstat();
+	at = strstr(text, key);
+	return at ? strtoull(at + strlen(key), NULL, 10) : 0;
+}
+
 void spf_diag(const struct spf_stat *d)
 {
 	int i;
@@ -154,9 +174,9 @@ int spf_sysctl_get(int *value)
 	return 0;
 }
 
-int spf_sysctl_write(const char *value)
+int spf_write_file(const char *path, const char *value)
 {
-	int fd = open(SYSCTL, O_WRONLY | O_CLOEXEC);
+	int fd = open(path, O_WRONLY | O_CLOEXEC);
 	int ret = 0;
 
 	if (fd < 0)
@@ -167,15 +187,23 @@ int spf_sysctl_write(const char *value)
 	return ret;
 }
 
+int spf_sysctl_write(const char *value)
+{
+	return spf_write_file(SYSCTL, value);
+}
+
+void spf_no_swap_readahead(void)
+{
+	if (spf_write_file("/proc/sys/vm/page-cluster", "0"))
+		die("cannot set vm.page-cluster=0 (run as root)");
+}
+
 void spf_no_numa_hints(void)
 {
-	int fd = open("/proc/sys/kernel/numa_balancing", O_WRONLY | O_CLOEXEC);
+	int ret = spf_write_file("/proc/sys/kernel/numa_balancing", "0");
 
-	if (fd < 0)
-		return;
-	if (write(fd, "0", 1) != 1)
+	if (ret && ret != -ENOENT)
 		die("cannot set kernel.numa_balancing=0 (run as root)");
-	close(fd);
 }
 
 static void *idle(void *arg)
@@ -347,4 +375,32 @@ const char *swap_on(size_t bytes)
 		close(fd);
 	}
 	return NULL;
+}
+
+size_t pages_in_swap(const char *area, size_t n)
+{
+	uint64_t *entry = calloc(n, sizeof(*entry));
+	off_t at = (uintptr_t)area / spf_page * sizeof(*entry);
+	int fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+	ssize_t len = n * sizeof(*entry);
+	size_t i, swapped = 0;
+
+	if (!entry || fd < 0 || pread(fd, entry, len, at) != len)
+		die("cannot read /proc/self/pagemap");
+	close(fd);
+	for (i = 0; i < n; i++)
+		swapped += entry[i] >> 62 & 1;
+	free(entry);
+	return swapped;
+}
+
+const char *ext4_on(void)
+{
+	static const char dir[] = "/tmp/ext4";
+
+	if (mkdir(dir, 0700) ||
+	    system("mke2fs -F -b 4096 /dev/ram1 >/dev/null 2>&1") ||
+	    mount("/dev/ram1", dir, "ext4", 0, NULL))
+		return NULL;
+	return dir;
 }

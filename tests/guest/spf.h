@@ -24,6 +24,7 @@ enum spf_counter {
 	SPF_PMD_CHANGED,
 	SPF_PTE_LOCK,
 	SPF_PTE_NOTSUP,
+	SPF_PAGE_CACHE,
 	SPF_NOMEM,
 	SPF_NOTIFIER,
 	SPF_UNSTABLE,
@@ -47,14 +48,20 @@ void spf_read(struct spf_stat *s);
 /* d = now - s */
 void spf_delta(const struct spf_stat *s, struct spf_stat *d);
 uint64_t spf_reasons(const struct spf_stat *s);
+/* Any other counter of /proc/vmstat; 0 if there is none of that name. */
+uint64_t spf_vmstat(const char *name);
 void spf_diag(const struct spf_stat *d);
 
 /* vm.speculative_page_fault: -errno, or 0 and the value. */
 int spf_sysctl_get(int *value);
 int spf_sysctl_write(const char *text);
+/* For files of /proc and /sys: -errno, or 0. */
+int spf_write_file(const char *path, const char *text);
 
 /* For who counts faults: NUMA balancing adds some at odd times. */
 void spf_no_numa_hints(void);
+/* For who wants a fault for each page in swap. */
+void spf_no_swap_readahead(void);
 
 /* Starts a thread that only sleeps, and waits until nobody in the guest faults. */
 void spf_second_thread(void);
@@ -96,6 +103,15 @@ void area_unmap(char *area, size_t bytes);
 
 /* Makes a RAM disk of the guest its swap space; NULL if there is none. */
 const char *swap_on(size_t bytes);
+/* How many pages of an area of n have their contents in swap. */
+size_t pages_in_swap(const char *area, size_t n);
+
+/*
+ * Mounts the other RAM disk as an ext4 file system; NULL if there is none, and the
+ * reason to give is NO_EXT4.
+ */
+const char *ext4_on(void);
+#define NO_EXT4	"no ext4 on /dev/ram1 (CONFIG_EXT4_FS, BLK_DEV_RAM_COUNT=2)"
 
 static inline void touch_write(void *p, uint8_t v)
 {

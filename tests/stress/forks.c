@@ -18,45 +18,9 @@
 #define DWELL		2000
 #define BALLAST		(16UL << 20)
 
-/* What a child found, in memory that it shares with its parent. */
-struct finding {
-	uint64_t at, expected, found;
-	char what[64];
-};
-
-static struct finding *finding;
-
-static void found_wrong(volatile uint64_t *at, uint64_t expected, uint64_t v,
-			const char *what)
-{
-	finding->at = (uintptr_t)at;
-	finding->expected = expected;
-	finding->found = v;
-	strncpy(finding->what, what, sizeof(finding->what) - 1);
-	_exit(1);
-}
-
-static void reap(struct adversary *a, pid_t pid)
-{
-	int status;
-
-	if (waitpid(pid, &status, 0) != pid)
-		die("waitpid");
-	if (WIFEXITED(status) && !WEXITSTATUS(status))
-		return;
-	if (WIFEXITED(status) && WEXITSTATUS(status) == 1)
-		data_error(a->name, (void *)(uintptr_t)finding->at,
-			   finding->expected, finding->found, finding->what);
-	else
-		data_error(a->name, NULL, 0, status, "child's wait status");
-}
-
 bool fork_setup(struct adversary *a)
 {
-	finding = mmap(NULL, spf_page, PROT_READ | PROT_WRITE,
-		       MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	if (finding == MAP_FAILED)
-		die("mmap");
+	children_init();
 	a->r = region_new(a->name, MAX_PAGES, spf_page);
 	a->r->keep_even = true;
 	return true;
@@ -76,7 +40,7 @@ static void child_check_page(struct region *r, size_t page,
 	size_t i;
 
 	if (!(page & 1) && tail < committed)
-		found_wrong(at, stamp(r, page, WORDS - 1, committed),
+		child_error(at, stamp(r, page, WORDS - 1, committed),
 			    words[WORDS - 1], "child misses a write");
 	for (i = 0; i < WORDS; i++) {
 		at = word_at(page_at(r, 0, page), i);
@@ -84,7 +48,7 @@ static void child_check_page(struct region *r, size_t page,
 			continue;
 		in_tail = true;
 		if (words[i] != stamp(r, page, i, tail))
-			found_wrong(at, stamp(r, page, i, tail), words[i],
+			child_error(at, stamp(r, page, i, tail), words[i],
 				    "child's page is no snapshot");
 	}
 }
@@ -112,7 +76,7 @@ static void child(struct region *r, const uint64_t *committed)
 			uint64_t v = *at;
 
 			if (v != copy[page][i])
-				found_wrong(at, copy[page][i], v,
+				child_error(at, copy[page][i], v,
 					    "child's page changed");
 		}
 	_exit(0);

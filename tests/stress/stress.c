@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
-/* The stress test's options, its adversaries' threads, its verdict. */
+/* The stress tests' options, their adversaries' threads, their verdict. */
 #define _GNU_SOURCE
+#include <errno.h>
 #include <inttypes.h>
 #include <malloc.h>
 #include <pthread.h>
@@ -17,7 +18,6 @@
 #define GRACE		180	/* seconds to come to an end */
 
 static unsigned int nr_asked;
-static uint64_t seed;
 
 static void on_alarm(int sig)
 {
@@ -65,7 +65,8 @@ static int usage(void)
 {
 	size_t i;
 
-	fprintf(stderr, "usage: stress [-s SECONDS] [-S SEED] [-t LIST]\nLIST:");
+	fprintf(stderr, "usage: %s [-s SECONDS] [-S SEED] [-t LIST]\nLIST:",
+		program_invocation_short_name);
 	for (i = 0; i < nr_adversaries; i++)
 		fprintf(stderr, " %s", adversaries[i].name);
 	fprintf(stderr, "\n");
@@ -74,6 +75,7 @@ static int usage(void)
 
 static void report(const struct spf_stat *delta, const char *missing)
 {
+	const char *name = program_invocation_short_name;
 	const char *idle = NULL;
 	unsigned int i;
 
@@ -88,18 +90,18 @@ static void report(const struct spf_stat *delta, const char *missing)
 	}
 	spf_diag(delta);
 	if (errors)
-		tap_ok(false, "stress: %" PRIu64 " data errors, seed %" PRIu64,
-		       errors, seed);
+		tap_ok(false, "%s: %" PRIu64 " data errors, seed %" PRIu64,
+		       name, errors, seed);
 	else if (missing)
-		tap_skip("this kernel lacks what it needs", "stress: %s",
+		tap_skip("this kernel lacks what it needs", "%s: %s", name,
 			 missing);
 	else if (idle)
-		tap_skip("no operation", "stress: adversary %s", idle);
+		tap_skip("no operation", "%s: adversary %s", name, idle);
 	else if (!delta->v[SPF_HANDLED])
-		tap_skip("no speculative fault happened",
-			 "stress: no data error");
+		tap_skip("no speculative fault happened", "%s: no data error",
+			 name);
 	else
-		tap_ok(true, "stress: no data error");
+		tap_ok(true, "%s: no data error", name);
 }
 
 /* Returns the name of an adversary that was asked for and cannot be had. */
@@ -133,7 +135,7 @@ static void run(unsigned int seconds)
 
 	if (!threads)
 		die("calloc");
-	writers_start(seed);
+	writers_start();
 	for (i = 0; i < nr_adversaries; i++)
 		if (adversaries[i].asked &&
 		    pthread_create(&threads[i], NULL, adversary_thread,

@@ -12,6 +12,8 @@
 #ifndef STRESS_H
 #define STRESS_H
 
+#include <sys/types.h>
+
 #include "spf.h"
 
 #define WORDS		64	/* words of a page that are written: one a line */
@@ -71,8 +73,9 @@ extern volatile bool stopping;
 extern unsigned int nr_writers;
 extern unsigned int nr_cpus;
 extern uint64_t errors;
+extern uint64_t seed;
 
-void writers_start(uint64_t seed);
+void writers_start(void);
 void writers_join(void);
 void writers_check(void);
 void writers_report(void);
@@ -101,18 +104,42 @@ static inline size_t region_bytes(const struct region *r)
 	return r->pages * r->step;
 }
 
+/* A count << 3 and a state. Who announces is one thread at a time. */
+static inline void announce(uint64_t *state, unsigned int s)
+{
+	uint64_t count = (*state >> 3) + 1;
+
+	__atomic_store_n(state, count << 3 | s, __ATOMIC_SEQ_CST);
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+}
+
+static inline uint64_t announced(const uint64_t *state)
+{
+	uint64_t s;
+
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	s = __atomic_load_n(state, __ATOMIC_SEQ_CST);
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	return s;
+}
+
 static inline void set_state(struct region *r, int side, enum state s)
 {
-	uint64_t count = (r->state[side] >> 3) + 1;
-
-	__atomic_store_n(&r->state[side], count << 3 | s, __ATOMIC_SEQ_CST);
-	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	announce(&r->state[side], s);
 }
 
 /* Counts an error and prints it; any thread, any process's parent. */
 void data_error(const char *where, const void *at, uint64_t expected,
 		uint64_t found, const char *what);
 void pause_random(uint64_t *rng, unsigned int max_us);
+/* Lets the kernel store, which reads a pipe; false: it met EFAULT. */
+bool kernel_store(const int pipe[2], volatile uint64_t *at, uint64_t v);
+
+/* A child leaves what it found to its parent, who reaps it, and ends. */
+void children_init(void);
+void child_error(const volatile void *at, uint64_t expected, uint64_t found,
+		 const char *what) __attribute__((noreturn));
+void reap(const struct adversary *a, pid_t pid);
 
 bool fork_setup(struct adversary *a);
 void fork_op(struct adversary *a);

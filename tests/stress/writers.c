@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /* Regions, and the writers that own their pages and check them. See stress.h. */
 #define _GNU_SOURCE
-#include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -9,15 +8,11 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "stress.h"
 
-/* Far below where mmap() puts what has no address of its own. */
-#define ARENA		0x1000000000UL
 #define MAX_REGIONS	32
-#define MAX_PRINTED	10
 
 struct writer {
 	pthread_t thread;
@@ -37,56 +32,10 @@ struct writer {
 	int sig;
 };
 
-volatile bool stopping;
-unsigned int nr_writers;
-unsigned int nr_cpus;
-uint64_t errors;
-
 static struct region regions[MAX_REGIONS];
 static unsigned int nr_regions;
 static struct writer writers[MAX_WRITERS];
-static char *arena_next = (char *)ARENA;
-static uint64_t seed;
 static __thread struct writer *self;
-
-void data_error(const char *where, const void *at, uint64_t expected,
-		uint64_t found, const char *what)
-{
-	if (__atomic_add_fetch(&errors, 1, __ATOMIC_SEQ_CST) > MAX_PRINTED)
-		return;
-	tap_diag("ERROR seed %" PRIu64 " %s, address %p: %s: expected %016"
-		 PRIx64 ", found %016" PRIx64, seed, where, at, what, expected,
-		 found);
-}
-
-void pause_random(uint64_t *rng, unsigned int max_us)
-{
-	uint64_t r = spf_rand(rng);
-	struct timespec ts = { .tv_nsec = (r >> 8) % (max_us * 1000ULL) };
-
-	if (r & 1)
-		nanosleep(&ts, NULL);
-}
-
-/* Aligned so that whole page tables can move. */
-char *arena_take(size_t bytes)
-{
-	size_t align = spf_table;
-	char *at;
-
-	while (2 * align <= bytes)
-		align *= 2;
-	at = (char *)(((uintptr_t)arena_next + align - 1) & -align);
-	arena_next = at + bytes + 2 * spf_table;
-	return at;
-}
-
-void map_at(char *at, size_t bytes, int prot)
-{
-	if (mmap(at, bytes, prot, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED |
-		 MAP_NORESERVE, -1, 0) != at)
-		die("mmap of %zu bytes at %p", bytes, at);
-}
 
 struct region *region_new(const char *name, size_t pages, size_t step)
 {
@@ -151,12 +100,7 @@ static void on_signal(int sig, siginfo_t *info, void *context)
 
 static uint64_t state_now(const struct writer *w)
 {
-	uint64_t s;
-
-	__atomic_thread_fence(__ATOMIC_SEQ_CST);
-	s = __atomic_load_n(&w->r->state[w->side], __ATOMIC_SEQ_CST);
-	__atomic_thread_fence(__ATOMIC_SEQ_CST);
-	return s;
+	return announced(&w->r->state[w->side]);
 }
 
 static void access_begin(struct writer *w, bool store)
@@ -227,20 +171,6 @@ static void check_word(struct writer *w, size_t word)
 		     "wrong contents");
 }
 
-/* Lets the kernel store; false: it met EFAULT. */
-static bool kernel_store(struct writer *w, volatile uint64_t *at, uint64_t v)
-{
-	uint64_t drop;
-
-	if (write(w->pipe[1], &v, sizeof(v)) != sizeof(v))
-		die("write to a pipe");
-	if (read(w->pipe[0], (void *)at, sizeof(v)) == sizeof(v))
-		return true;
-	if (errno != EFAULT || read(w->pipe[0], &drop, sizeof(drop)) != sizeof(drop))
-		die("read of a pipe");
-	return false;
-}
-
 /* Goes on with an interrupted writing, or starts the next one. */
 static void write_page(struct writer *w)
 {
@@ -258,7 +188,7 @@ static void write_page(struct writer *w)
 
 		access_begin(w, true);
 		if (by_kernel) {
-			if (!kernel_store(w, at, v)) {
+			if (!kernel_store(w->pipe, at, v)) {
 				access_failed(w, 0);
 				return;
 			}
@@ -345,7 +275,7 @@ void writers_check(void)
 	}
 }
 
-void writers_start(uint64_t new_seed)
+void writers_start(void)
 {
 	struct sigaction sa = {
 		.sa_sigaction = on_signal,
@@ -353,7 +283,6 @@ void writers_start(uint64_t new_seed)
 	};
 	unsigned int i;
 
-	seed = new_seed;
 	sigaction(SIGSEGV, &sa, NULL);
 	sigaction(SIGBUS, &sa, NULL);
 
