@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * Stores that a fork could lose: fork() write-protects the PTE of a page, and
- * flushes the TLBs at its end, while one thread of the parent writes to the page
- * by its TLB and another one takes a write fault.
+ * flushes the TLBs at its end, while one thread of the parent writes to the
+ * page by its TLB and another one takes a write fault.
  *
  * The claim: a page that a fault puts in the place of another one has all that
- * the threads of the parent stored to that, and nobody stores to that one later.
- * Otherwise the store is the child's, and the parent has lost it.
+ * the threads of the parent stored to that, and nobody stores to that one
+ * later.  Otherwise the store is the child's, and the parent has lost it.
  *
- * Guards are removed by NO_MARK_FORK, LATE_MARK_FORK, EARLY_END, NO_END_RELEASE;
- * REACH says that no page is ever copied, which is to be false.
+ * Guards are removed by NO_MARK_FORK, LATE_MARK_FORK, EARLY_END,
+ * NO_END_RELEASE; REACH says that no page is ever copied, which is to be
+ * false.
  */
 #define CPUS	3
 #define FORKER	0
@@ -86,8 +87,9 @@ proctype forker()
 }
 
 /*
- * A thread that writes.  Where it has no entry for the page its CPU looks at the
- * PTE; where that does not do the thread takes a fault, and is of no interest.
+ * A thread that writes.  Where it has no entry for the page its CPU looks at
+ * the PTE; where that does not do the thread takes a fault, and is of no
+ * interest.
  */
 proctype thread()
 {

@@ -2,13 +2,13 @@
 /*
  * The PTE lock, interrupts and grace periods.
  *
- * Before: CPUS, memory.pml, and ipi_taken(cpu), what an interrupt does on the CPU
- * that takes it.
+ * Before: CPUS, memory.pml, and ipi_taken(cpu), what an interrupt does on the
+ * CPU that takes it.
  */
 byte	ptl;			/* 0, or 1 + the CPU that holds it */
 int	ptl_view;		/* what that sees who takes it */
 bit	irqs_off[CPUS], in_rcu[CPUS];
-bit	done[CPUS];		/* has nothing more to do, nor stored anything */
+bit	done[CPUS];		/* has nothing to do, and has stored nothing */
 
 inline take_ptl(cpu)
 {
@@ -67,8 +67,9 @@ inline exchange(cpu)
 }
 
 /*
- * An interrupt on each other CPU, one after the other, and the wait for it: the
- * flush of a TLB, or tlb_remove_table_sync_one().  The caller has byte peer = 0.
+ * An interrupt on each other CPU, one after the other, and the wait for it:
+ * the flush of a TLB, or tlb_remove_table_sync_one().  The caller has byte
+ * peer = 0.
  */
 inline ipi(cpu)
 {
@@ -87,8 +88,8 @@ inline ipi(cpu)
 }
 
 /*
- * What a grace period promises: of each CPU a moment outside a read-side section.
- * A section that begins later sees what preceded the grace period.
+ * What a grace period promises: of each CPU a moment outside a read-side
+ * section.  A section that begins later sees what preceded the grace period.
  */
 inline synchronize_rcu(cpu)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What include/linux/mmap_lock.h has of speculative page faults, under the same
- * names.  Each barrier, check and word can be removed, by a macro.
+ * What include/linux/mmap_lock.h has of speculative page faults, under the
+ * same names.  Each barrier, check and word can be removed, by a macro.
  *
  * Before: memory.pml, and the locations GEN and LIFE (vma->vm_mark), SECT
  * (mm->vma_write_gen), MM for MM_FOR_LIFE.

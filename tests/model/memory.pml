@@ -16,20 +16,22 @@
  *   ahead[cpu]	own[] at the last smp_wmb(): goes along with each later store.
  *   sent[]	what goes along with one store.
  *
- * So WRITE_ONCE() and READ_ONCE() order nothing but their own location, smp_wmb()
- * the stores of a CPU, smp_rmb() its loads, a release all that came before, an
- * acquire all that comes after, and a release passes on what its CPU had loaded:
- * as in the kernel's memory model (tools/memory-model), of which store buffers
- * that drain in order (TSO) or by address (PSO), and stores that reach one CPU
- * before another, are special cases.  Plain accesses are like WRITE_ONCE() and
- * READ_ONCE().  A copy that is torn shows as fields of several versions.
+ * So WRITE_ONCE() and READ_ONCE() order nothing but their own location,
+ * smp_wmb() the stores of a CPU, smp_rmb() its loads, a release all that came
+ * before, an acquire all that comes after, and a release passes on what its
+ * CPU had loaded: as in the kernel's memory model (tools/memory-model), of
+ * which store buffers that drain in order (TSO) or by address (PSO), and
+ * stores that reach one CPU before another, are special cases.  Plain accesses
+ * are like WRITE_ONCE() and READ_ONCE().  A copy that is torn shows as fields
+ * of several versions.
  *
- * What a CPU stores between two steps that others wait for may be one step: who
- * loads in between finds the same as who comes later and takes an older store.
+ * What a CPU stores between two steps that others wait for may be one step:
+ * who loads in between finds the same as who comes later and takes an older
+ * store.
  *
- * A store is never executed before a load that precedes it.  The kernel's model
- * lets that happen without a dependency, a lock or a release between them; here
- * each store to such a location follows one of the three.
+ * A store is never executed before a load that precedes it.  The kernel's
+ * model lets that happen without a dependency, a lock or a release between
+ * them; here each store to such a location follows one of the three.
  *
  * To be defined before: CPUS, LOCS (at most 8), STORES (to one location, the
  * first value included, at most 15).
@@ -57,6 +59,28 @@ inline join(view, other)
 		if
 		:: TS(other, l_) > TS(view, l_) ->
 			view = SET(view, l_, TS(other, l_))
+		:: else
+		fi;
+		l_++
+	:: else -> break
+	od;
+	l_ = 0
+}
+
+/* What came to a CPU: all of it is heard, and what the mask has is seen. */
+inline receive(cpu, view, mask)
+{
+	l_ = 0;
+	do
+	:: l_ < LOCS ->
+		if
+		:: TS(view, l_) > TS(heard[cpu], l_) ->
+			heard[cpu] = SET(heard[cpu], l_, TS(view, l_))
+		:: else
+		fi;
+		if
+		:: TS(view & (mask), l_) > TS(sees[cpu], l_) ->
+			sees[cpu] = SET(sees[cpu], l_, TS(view, l_))
 		:: else
 		fi;
 		l_++
@@ -112,18 +136,9 @@ inline load(cpu, loc, to, mask)
 		skip;	/* spin lets no break jump into a d_step */
 		d_step {
 			to = value[NTH(loc, ts_)];
-			v_ = sent[NTH(loc, ts_)];
 			sees[cpu] = SET(sees[cpu], loc, ts_);
-			join(heard[cpu], v_);
-			if
-			:: TS(heard[cpu], loc) < ts_ ->
-				heard[cpu] = SET(heard[cpu], loc, ts_)
-			:: else
-			fi;
-			v_ = v_ & (mask);
-			join(sees[cpu], v_);
-			ts_ = 0;
-			v_ = 0
+			receive(cpu, sent[NTH(loc, ts_)], mask);
+			ts_ = 0
 		}
 	}
 }
@@ -136,14 +151,13 @@ inline load(cpu, loc, to, mask)
 /* To a CPU, by a lock, an interrupt or a grace period. */
 inline hand_over(cpu, view)
 {
-	join(sees[cpu], view);
-	join(heard[cpu], view)
+	receive(cpu, view, ~0)
 }
 
 /*
- * The next section of mmap_lock is maybe another CPU's.  That sees all that the
- * one before saw, as the lock orders it, but its smp_wmb() is for its own stores.
- * One process does for all writers: there is but one at a time.
+ * The next section of mmap_lock is maybe another CPU's.  That sees all that
+ * the one before saw, as the lock orders it, but its smp_wmb() is for its own
+ * stores.  One process does for all writers: there is but one at a time.
  */
 inline migrate(cpu)
 {

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What the child of a fork() sees of a thread of the parent: its stores up to some
- * moment, and none after that.
+ * What the child of a fork() sees of a thread of the parent: its stores up to
+ * some moment, and none after that.
  *
- * The thread writes a node into a fresh page, which takes a fault, and then the
- * link to it into a page that it may write by its TLB.  fork() passes the PTEs of
- * both, one after the other.  The claim: a child that sees the link sees the node.
+ * The thread writes a node into a fresh page, which takes a fault, and then
+ * the link to it into a page that it may write by its TLB.  fork() passes the
+ * PTEs of both, one after the other.  The claim: a child that sees the link
+ * sees the node.
  *
- * Guards are removed by NO_MARK_FORK, EARLY_END and FILL_ALWAYS; REACH says that no
- * child sees both, which is to be false.
+ * Guards are removed by NO_MARK_FORK, EARLY_END and FILL_ALWAYS; REACH says
+ * that no child sees both, which is to be false.
  */
 #define CPUS	2
 #define FORKER	0
@@ -119,9 +120,9 @@ out:
 	fi;
 
 	/*
-	 * The link.  The first page is the child's too, once it is shared, and its
-	 * contents then those that the child sees.  Without a TLB entry or a PTE
-	 * that does, the write takes a fault, which copies the page.
+	 * The link.  The first page is the child's too, once it is shared, and
+	 * its contents then those that the child sees.  Without a TLB entry or
+	 * a PTE that does, the write takes a fault, which copies the page.
 	 */
 	atomic {
 		if

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Faults and page tables: speculative faults, from the lookup of the VMA to the
- * PTE, against sections of mmap_lock that unmap, protect, move, retract, collapse
- * and register.
+ * Faults and page tables: speculative faults, from the lookup of the VMA to
+ * the PTE, against sections of mmap_lock that unmap, protect, move, retract,
+ * collapse and register.
  *
  * One address, one VMA in the memory of one vm_area_struct, one PTE table with
  * its lock.  The claims are about the moment at which a fault sets the PTE:
  *
- *   - the table is neither freed nor moved away, nor was the lock that was taken
- *     that of a freed table;
+ *   - the table is neither freed nor moved away, nor was the lock that was
+ *     taken that of a freed table;
  *   - the VMA that was copied is the one whose PTEs the next munmap() will zap:
  *     neither one that was zapped, nor an older one at the same place;
  *   - its protection is that of the last walk of the PTEs;
@@ -16,10 +16,10 @@
  *
  * And nobody waits for ever.
  *
- * What a writer stores between two waits is one step, see memory.pml.  Guards are
- * removed by the macros NO_..., IRQS_ON and SPIN_LOCK; CLAIM=claim looks for one
- * violation among several; REACH=condition says that no fault of which that is
- * true completes, which is to be false.
+ * What a writer stores between two waits is one step, see memory.pml.  Guards
+ * are removed by the macros NO_..., IRQS_ON and SPIN_LOCK; CLAIM=claim looks
+ * for one violation among several; REACH=condition says that no fault of which
+ * that is true completes, which is to be false.
  */
 #ifndef READERS
 #define READERS	1
@@ -29,11 +29,11 @@
 #define OTHER	1	/* of another mm */
 
 #define LOCS	8
-#define STORES	10
+#define STORES	12
 #define TREE	0	/* the slot of the tree: does it point to the VMA? */
 #define GEN	1	/* vma->vm_mark.gen */
 #define LIFE	2	/* vma->vm_mark.life */
-#define PLACE	3	/* vma->vm_mm, vm_start, vm_end, anon_vma: which VMA it is */
+#define PLACE	3	/* vma->vm_mm, vm_start, anon_vma: which VMA it is */
 #define FLAGS	4	/* vma->vm_flags, vm_page_prot, vm_userfaultfd_ctx */
 #define SECT	5	/* mm->vma_write_gen */
 #define PMD	6	/* the pmd of the address */
@@ -59,14 +59,14 @@
 #define SECTIONS 2
 #endif
 
-byte	pte;			/* 0, or the protection; the PTE lock protects it */
+byte	pte;			/* 0, or the protection; under the PTE lock */
 int	slab_view;
 
 /* What the claims are stated in; no reader looks at it. */
 mtype = { LINKED, MOVED, FREED };
 mtype	table = LINKED;
 bit	in_tree = 1;
-bit	vma_free, elsewhere;	/* the memory holds none, or one of another mm */
+bit	vma_free, elsewhere;	/* the memory holds none, or another mm's */
 byte	lives;
 byte	ids = 1;		/* of VMAs of this mm */
 byte	mapped = 1;		/* whose PTEs there may be */
@@ -139,7 +139,7 @@ inline zap_pte_range()
 	spin_unlock_ptl(WRITER)
 }
 
-/* free_pgtables(), if no other VMA has PTEs in the table, and tlb_finish_mmu() */
+/* free_pgtables(), if no other VMA has a part in the table; tlb_finish_mmu() */
 inline free_pgtables()
 {
 	WRITE_ONCE(WRITER, PMD, 0);
@@ -444,7 +444,6 @@ inline spf_lock_pte()
 /* spf_relock_pte() */
 inline spf_relock_pte()
 {
-	/* Locks are passed on, and interrupts taken, before: a step of its own. */
 	irqs_off[me] = 1;
 #ifndef NO_RELOCK_CHECK
 	vma_unchanged(me);
@@ -460,7 +459,7 @@ inline spf_relock_pte()
 
 #define ZERO_PAGE	1	/* spf_zero_page(): locks at once */
 #define ANON_PAGE	2	/* spf_anon_page(): allocates first */
-#define COPY_PAGE	3	/* spf_wp_page(), spf_copy_page(): locks twice */
+#define COPY_PAGE	3	/* spf_wp_page(), spf_copy_page(): twice */
 
 /* handle_speculative_fault() */
 proctype fault(byte me)

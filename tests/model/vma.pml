@@ -1,21 +1,23 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Marks and lives: a reader that copies a VMA without mmap_lock, against writers
- * that change it, unmap it, and reuse its memory.
+ * Marks and lives: a reader that copies a VMA without mmap_lock, against
+ * writers that change it, unmap it, and reuse its memory.
  *
- * One piece of memory of the type vm_area_struct is in the tree of an mm, A, is
- * free, or is in that of another one, B.  The reader faults in A.  The claim:
+ * One piece of memory of the type vm_area_struct is in the tree of an mm, A,
+ * is free, or is in that of another one, B.  The reader faults in A.  The
+ * claim:
  *
- *   a copy that validates is the VMA as it was in the tree of A when the section
- *   began whose number the reader loaded in vma_sample().
+ *   a copy that validates is the VMA as it was in the tree of A when the
+ *   section began whose number the reader loaded in vma_sample().
  *
- * That is both "not torn" and "not stale", and says that the memory held no other
- * VMA.  What follows for PTEs is in table.pml.
+ * That is both "not torn" and "not stale", and says that the memory held no
+ * other VMA.  What follows for PTEs is in table.pml.
  *
- * Every section of a writer is one step, as its stores may be loaded in any order
- * and as late as you like.  Guards are removed by the macros NO_..., MM_FOR_LIFE
- * and COPY_MARK; CLAIM=claim looks for one violation among several; REACH=version
- * says that no copy of that version validates, which is to be false.
+ * Every section of a writer is one step, as its stores may be loaded in any
+ * order and as late as you like.  Guards are removed by the macros NO_...,
+ * MM_FOR_LIFE and COPY_MARK; CLAIM=claim looks for one violation among
+ * several; REACH=version says that no copy of that version validates, which is
+ * to be false.
  */
 #define CPUS	3
 #define WRITER	0	/* of A */
@@ -147,8 +149,8 @@ inline change()
 }
 
 /*
- * do_mas_align_munmap(), with and without a downgrade of mmap_lock.  The memory
- * may be used again before the section ends.
+ * do_mas_align_munmap(), with and without a downgrade of mmap_lock.  The
+ * memory may be used again before the section ends.
  */
 inline munmap()
 {
@@ -169,6 +171,14 @@ inline munmap()
 	   fi;
 	   end_section()
 	fi
+}
+
+/* munmap_undetach(): it stays after all. */
+inline fail_to_munmap()
+{
+	vma_mark_detached(WRITER);
+	vma_write_mark(WRITER, section);
+	end_section()
 }
 
 /* mmap_region(), or the new VMA of a split */
@@ -220,6 +230,7 @@ proctype writer()
 			if
 			:: in == A -> change()
 			:: in == A -> munmap()
+			:: in == A -> fail_to_munmap()
 			:: in == NO_VMA -> mmap()
 			:: in == NO_VMA -> mmap_elsewhere()
 			:: in == B -> munmap_elsewhere()
