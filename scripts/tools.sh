@@ -20,11 +20,10 @@ build_perf() {	# OUT
 	install -D "$1.build/perf" "$1/bin/perf"
 }
 
-# The tests of mm/ that need no library and no module of their own.
-SELFTESTS="hugepage-mmap hugepage-mremap hugepage-shm hugetlb-madvise khugepaged ksm_tests
-	madv_populate map_fixed_noreplace map_hugetlb map_populate
-	mlock2-tests mremap_dontunmap mremap_test mrelease_test on-fault-limit
-	soft-dirty speculative_fault split_huge_page_test thuge-gen transhuge-stress
+# The tests of mm/ that the job of this name runs.
+SELFTESTS="hugepage-mmap hugepage-mremap hugepage-shm khugepaged ksm_tests madv_populate
+	map_fixed_noreplace map_hugetlb mlock2-tests mremap_dontunmap mremap_test
+	mrelease_test on-fault-limit soft-dirty speculative_fault thuge-gen
 	userfaultfd"
 
 build_selftests() {	# OUT

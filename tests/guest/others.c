@@ -87,8 +87,17 @@ static void hints(void)
 	area_unmap(area, FAULTS * spf_page);
 }
 
+/* Changes one byte of each page, and changes it back. */
+static void flip_all(char *area, size_t n)
+{
+	size_t i;
+
+	for (i = 0; i < n; i++)
+		*(volatile char *)(area + i * spf_page) ^= 1;
+}
+
 /* The child reads back what was paged out, and so the parent finds it. */
-static bool swap_round(size_t *swapped)
+static bool swap_round(size_t *swapped, bool write)
 {
 	size_t bytes = SWAP_PAGES * spf_page;
 	char *area = stamped_area(SWAP_PAGES);
@@ -101,17 +110,21 @@ static bool swap_round(size_t *swapped)
 	twin_start(&twin, area, SWAP_PAGES);
 	good = twin_verify(&twin);
 	kind_begin();
-	read_all(area, SWAP_PAGES);
+	if (write)
+		flip_all(area, SWAP_PAGES);
+	else
+		read_all(area, SWAP_PAGES);
 	kind_end();
+	if (write)
+		flip_all(area, SWAP_PAGES);
 	good &= all_stamped(area, SWAP_PAGES);
 	good &= twin_end(&twin);
 	area_unmap(area, bytes);
 	return good;
 }
 
-static void swap_cache(void)
+static void swap_cache(const char *kind, bool write)
 {
-	const char *kind = "read of a page in the swap cache";
 	const char *device = swap_on(2 * SWAP_PAGES * spf_page);
 	size_t swapped = 0, pages;
 	bool good = true;
@@ -123,7 +136,7 @@ static void swap_cache(void)
 	spf_no_swap_readahead();
 	for (pages = 0; swapped < FAULTS && pages < 2 * FAULTS;
 	     pages += SWAP_PAGES)
-		good &= swap_round(&swapped);
+		good &= swap_round(&swapped, write);
 	if (swapped < FAULTS)
 		kind_skip(kind, "the pages did not go to swap");
 	else
@@ -147,8 +160,9 @@ int main(void)
 	spf_init();
 	spf_no_numa_hints();
 	spf_second_thread();
-	tap_plan(6);
+	tap_plan(9);
 	hints();
-	swap_cache();
+	swap_cache("read of a page in the swap cache", false);
+	swap_cache("write of a page in the swap cache", true);
 	return tap_done();
 }
