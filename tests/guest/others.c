@@ -87,13 +87,16 @@ static void hints(void)
 	area_unmap(area, FAULTS * spf_page);
 }
 
-/* Changes one byte of each page, and changes it back. */
+/*
+ * Changes one byte of each page, and changes it back. Atomic, so that it is one
+ * access, a write, and not a read and a write, each with a fault.
+ */
 static void flip_all(char *area, size_t n)
 {
 	size_t i;
 
 	for (i = 0; i < n; i++)
-		*(volatile char *)(area + i * spf_page) ^= 1;
+		__atomic_fetch_xor(area + i * spf_page, 1, __ATOMIC_RELAXED);
 }
 
 /* The child reads back what was paged out, and so the parent finds it. */
