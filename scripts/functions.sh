@@ -91,7 +91,11 @@ take_lock() {	# one run in a checkout; the verbs that a verb calls share its loc
 	local lock=$BUILD/.lock holder fd
 
 	[[ ${SPF_LOCK-} != "$lock" ]] || return 0
-	mkdir -p "$BUILD"
+	# Before anything is written there.
+	[[ ! -f ${KERNEL_SRC-}/mm/Kconfig || $BUILD/ != "$(realpath "$KERNEL_SRC")"/* ]] ||
+		die "$BUILD lies inside KERNEL_SRC=$KERNEL_SRC" \
+			"keep the two apart, for example with O=/other/place"
+	mkdir -p "$BUILD" || die "$BUILD cannot be made" "choose another place with O="
 	exec {fd}<>"$lock"
 	if ! flock -n "$fd"; then
 		holder=$(cat "$lock")
@@ -100,6 +104,10 @@ take_lock() {	# one run in a checkout; the verbs that a verb calls share its loc
 	fi
 	echo "$$ (scripts/$VERB)" >"$lock"
 	export SPF_LOCK=$lock
+}
+
+need() {	# COMMAND
+	command -v "$1" >/dev/null || die "$1 is missing" "make deps"
 }
 
 need_space() {	# DIRECTORY MEGABYTES WHAT
