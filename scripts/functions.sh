@@ -133,6 +133,12 @@ kernel_range() {
 	echo "$series.y, y >= ${min##*.}"
 }
 
+check_kernel_src() {	# KERNEL_SRC is a kernel tree
+	[[ -f $KERNEL_SRC/Makefile && -f $KERNEL_SRC/mm/Kconfig ]] ||
+		die "KERNEL_SRC=$KERNEL_SRC is no kernel tree: no Makefile, or no mm/Kconfig" \
+			"point it at the top of an unpacked Linux $(kernel_range)"
+}
+
 tree_version() {	# TREE
 	awk '$1 == "VERSION" { v = $3 } $1 == "PATCHLEVEL" { p = $3 }
 	     $1 == "SUBLEVEL" { s = $3 } $1 == "EXTRAVERSION" { e = $3; exit }

@@ -87,11 +87,6 @@ static void report(const char *operation)
 	report_batch(operation, 1);
 }
 
-static char *page(char *area, size_t i)
-{
-	return area + i * spf_page;
-}
-
 static char *written_area(size_t pages)
 {
 	char *area = area_map(pages * spf_page);

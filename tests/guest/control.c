@@ -31,11 +31,6 @@
 
 static size_t bytes;
 
-static char *page(char *area, size_t i)
-{
-	return area + i * spf_page;
-}
-
 static void set(bool on)
 {
 	int ret = spf_sysctl_write(on ? "1" : "0");

@@ -85,18 +85,10 @@ static void forget(char *area)
 		die("MADV_DONTNEED");
 }
 
-static void write_all(char *area, uint8_t first)
-{
-	size_t i;
-
-	for (i = 0; i < PAGES; i++)
-		touch_write(page(area, i), first);
-}
-
 /* Makes the page tables, and the anon_vma of a private mapping. */
 static void make_tables(char *area)
 {
-	write_all(area, FIRST);
+	write_all(area, PAGES, FIRST);
 	forget(area);
 }
 
@@ -252,7 +244,7 @@ static void write_kind(const char *kind, char *area, int fd, uint8_t after)
 	bool good;
 
 	kind_begin();
-	write_all(area, FLIP);
+	write_all(area, PAGES, FLIP);
 	kind_end();
 	good = area_holds(area, FLIP);
 	if (fd >= 0)
@@ -261,7 +253,7 @@ static void write_kind(const char *kind, char *area, int fd, uint8_t after)
 	area_unmap(area, bytes);
 }
 
-static void private_write(const char *kind, int fd)
+static void private_write(const char *kind, int fd, bool read_before)
 {
 	char *area;
 
@@ -271,42 +263,29 @@ static void private_write(const char *kind, int fd)
 	}
 	area = map_private(fd);
 	make_tables(area);
-	write_kind(kind, area, fd, FIRST);
-}
-
-static void private_write_after_read(const char *kind, int fd)
-{
-	char *area;
-
-	if (fd < 0) {
-		kind_skip(kind, NO_EXT4);
-		return;
-	}
-	area = map_private(fd);
-	make_tables(area);
-	read_all(area, PAGES);
+	if (read_before)
+		read_all(area, PAGES);
 	write_kind(kind, area, fd, FIRST);
 }
 
 static void tmpfs_private_write(void)
 {
-	private_write("private write of tmpfs", tmpfs_fd);
+	private_write("private write of tmpfs", tmpfs_fd, false);
 }
 
 static void ext4_private_write(void)
 {
-	private_write("private write of ext4", ext4_fd);
+	private_write("private write of ext4", ext4_fd, false);
 }
 
 static void tmpfs_write_after_read(void)
 {
-	private_write_after_read("private write of tmpfs after a read",
-				 tmpfs_fd);
+	private_write("private write of tmpfs after a read", tmpfs_fd, true);
 }
 
 static void ext4_write_after_read(void)
 {
-	private_write_after_read("private write of ext4 after a read", ext4_fd);
+	private_write("private write of ext4 after a read", ext4_fd, true);
 }
 
 static void memfd_shared_write(void)
@@ -354,7 +333,7 @@ static void tmpfs_shared_write(void)
 	if (moved < PAGES)
 		tap_diag("only %zu writes moved the mtime", moved);
 	kind_report(kind, PAGES, good && moved == PAGES);
-	write_all(area, FIRST);
+	write_all(area, PAGES, FIRST);
 	area_unmap(area, bytes);
 }
 
@@ -476,7 +455,7 @@ int main(void)
 	bytes = PAGES * spf_page;
 	around = spf_page < FAULT_AROUND ? FAULT_AROUND / spf_page : 1;
 	golden = stamped_area(PAGES);
-	write_all(golden, FIRST);
+	write_all(golden, PAGES, FIRST);
 	tmpfs_fd = file_of("/tmp", "files", 0);
 	ext4 = ext4_on();
 	if (ext4)

@@ -104,14 +104,6 @@ bool all_stamped(char *area, size_t pages)
 	return true;
 }
 
-void read_all(char *area, size_t pages)
-{
-	size_t i;
-
-	for (i = 0; i < pages; i++)
-		touch_read(page(area, i));
-}
-
 static char twin_ask(struct twin *t, char c)
 {
 	if (write(t->to, &c, 1) != 1 || read(t->from, &c, 1) != 1)

@@ -25,15 +25,9 @@ void kind_skip(const char *kind, const char *why);
 /* After a fork: gives this process back what the above write to. */
 void kind_warm_up(void);
 
-static inline char *page(char *area, size_t i)
-{
-	return area + i * spf_page;
-}
-
 /* Anonymous memory, all of it present and page i stamped with i. */
 char *stamped_area(size_t pages);
 bool all_stamped(char *area, size_t pages);
-void read_all(char *area, size_t pages);
 
 /*
  * A child that shares the pages of a stamped area, takes no fault while the

@@ -23,21 +23,11 @@ static char *source;		/* a stamped page, always present */
 static char *empty_area(void)
 {
 	char *area = area_map(bytes);
-	size_t i;
 
-	for (i = 0; i < PAGES; i++)
-		touch_write(page(area, i), 1);
+	write_all(area, PAGES, 1);
 	if (madvise(area, bytes, MADV_DONTNEED))
 		die("MADV_DONTNEED");
 	return area;
-}
-
-static void write_all(char *area)
-{
-	size_t i;
-
-	for (i = 0; i < PAGES; i++)
-		touch_write(page(area, i), FLIP);
 }
 
 /* Changes one byte of each page; flipped_back() finds only that changed. */
@@ -138,7 +128,7 @@ static void anon_write(void)
 	char *area = empty_area();
 
 	kind_begin();
-	write_all(area);
+	write_all(area, PAGES, FLIP);
 	kind_end();
 	kind_report("anonymous write", PAGES, zero_but_first(area, FLIP));
 	area_unmap(area, bytes);
@@ -150,7 +140,7 @@ static void zero_to_page(void)
 
 	read_all(area, PAGES);
 	kind_begin();
-	write_all(area);
+	write_all(area, PAGES, FLIP);
 	kind_end();
 	kind_report("zero page to page", PAGES, zero_but_first(area, FLIP));
 	area_unmap(area, bytes);

@@ -59,11 +59,6 @@ static int signal_of(char *p, bool write)
 	return caught;
 }
 
-static char *page(char *area, size_t i)
-{
-	return area + i * spf_page;
-}
-
 static void begin(void)
 {
 	spf_read(&before);
@@ -113,22 +108,6 @@ static bool holds(char *area, size_t n, size_t step, uint8_t byte)
 	return true;
 }
 
-static void write_all(char *area, uint8_t byte)
-{
-	size_t i;
-
-	for (i = 0; i < PAGES; i++)
-		touch_write(page(area, i), byte);
-}
-
-static void read_all(char *area)
-{
-	size_t i;
-
-	for (i = 0; i < PAGES; i++)
-		touch_read(page(area, i));
-}
-
 static char *file_map(int fd, size_t len, int flags)
 {
 	char *area = area_map(len);
@@ -158,7 +137,7 @@ static int ext4_file(uint8_t byte)
 	if (fd < 0 || ftruncate(fd, bytes))
 		die("cannot make a file on ext4");
 	area = file_map(fd, bytes, MAP_SHARED);
-	write_all(area, byte);
+	write_all(area, PAGES, byte);
 	area_unmap(area, bytes);
 	if (fsync(fd))
 		die("fsync of a file on ext4");
@@ -168,7 +147,7 @@ static int ext4_file(uint8_t byte)
 /* Page tables, and the anon_vma of a private mapping, but no page. */
 static void make_tables(char *area)
 {
-	write_all(area, 1);
+	write_all(area, PAGES, 1);
 	if (madvise(area, bytes, MADV_DONTNEED))
 		die("MADV_DONTNEED");
 }
@@ -190,7 +169,7 @@ static void hole_read(void)
 	char *area = hole(fd, MAP_SHARED);
 
 	begin();
-	read_all(area);
+	read_all(area, PAGES);
 	end();
 	report("read of a hole of tmpfs", SPF_PAGE_CACHE, PAGES,
 	       holds(area, PAGES, 1, 0));
@@ -204,7 +183,7 @@ static void hole_write(const char *kind, int flags)
 	char *area = hole(fd, flags);
 
 	begin();
-	write_all(area, 0xa5);
+	write_all(area, PAGES, 0xa5);
 	end();
 	report(kind, SPF_PAGE_CACHE, PAGES, holds(area, PAGES, 1, 0xa5));
 	area_unmap(area, bytes);
@@ -239,7 +218,7 @@ static void cold_read(void)
 	    posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED))
 		die("cannot drop the pages of a file on ext4");
 	begin();
-	read_all(area);
+	read_all(area, PAGES);
 	end();
 	report(kind, SPF_PAGE_CACHE, PAGES, holds(area, PAGES, 1, 0x3c));
 	area_unmap(area, bytes);
@@ -258,11 +237,11 @@ static void ext4_shared_write(void)
 	}
 	fd = ext4_file(0x3c);
 	area = file_map(fd, bytes, MAP_SHARED);
-	read_all(area);
+	read_all(area, PAGES);
 	if (madvise(area, bytes, MADV_DONTNEED))
 		die("MADV_DONTNEED");
 	begin();
-	write_all(area, 0xa5);
+	write_all(area, PAGES, 0xa5);
 	end();
 	report(kind, SPF_NOTSUP, PAGES, holds(area, PAGES, 1, 0xa5));
 	area_unmap(area, bytes);
@@ -347,13 +326,13 @@ static void shared_write_protected(void)
 	int fd = memfd(bytes);
 	char *area = file_map(fd, bytes, MAP_SHARED);
 
-	write_all(area, 1);
+	write_all(area, PAGES, 1);
 	if (spf_write_file("/proc/self/clear_refs", "4"))
 		die("cannot write 4 to /proc/self/clear_refs");
 	begin();
 	end();
 	begin();
-	write_all(area, 0xa5);
+	write_all(area, PAGES, 0xa5);
 	end();
 	if (delta.v[SPF_PGFAULT] < PAGES)
 		skip(kind, "no CONFIG_MEM_SOFT_DIRTY");
@@ -374,7 +353,7 @@ static void mlocked(void)
 	if (mlock2(area, bytes, MLOCK_ONFAULT))
 		die("mlock2 (run as root)");
 	begin();
-	write_all(area, 7);
+	write_all(area, PAGES, 7);
 	end();
 	report(kind, SPF_NOTSUP, PAGES, holds(area, PAGES, 1, 7));
 	area_unmap(area, bytes);
@@ -466,7 +445,7 @@ static void no_access(const char *kind, int prot, bool write)
 	char *area = area_map(bytes);
 	bool good;
 
-	write_all(area, 4);
+	write_all(area, PAGES, 4);
 	if (mprotect(area, bytes, prot))
 		die("mprotect");
 	good = all_segv(area, write, SEGV_ACCERR);
@@ -586,7 +565,7 @@ static void uffd_served(const char *kind, char *area)
 		die("pthread_create");
 	usleep(100000);		/* the server's own first faults are over */
 	begin();
-	read_all(area);
+	read_all(area, PAGES);
 	end();
 	pthread_join(server, NULL);
 	/* How often a fault is tried again is the classic path's affair. */
@@ -659,7 +638,7 @@ static void swapped(void)
 	madvise(area, bytes, MADV_PAGEOUT);
 	n = pages_in_swap(area, PAGES);
 	begin();
-	read_all(area);
+	read_all(area, PAGES);
 	end();
 	for (i = 0; i < PAGES; i++)
 		good &= page_is_stamped(page(area, i), i);

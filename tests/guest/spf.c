@@ -404,3 +404,19 @@ const char *ext4_on(void)
 		return NULL;
 	return dir;
 }
+
+void read_all(char *area, size_t pages)
+{
+	size_t i;
+
+	for (i = 0; i < pages; i++)
+		touch_read(page(area, i));
+}
+
+void write_all(char *area, size_t pages, uint8_t byte)
+{
+	size_t i;
+
+	for (i = 0; i < pages; i++)
+		touch_write(page(area, i), byte);
+}

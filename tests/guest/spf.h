@@ -123,4 +123,13 @@ static inline uint8_t touch_read(const void *p)
 	return *(const volatile uint8_t *)p;
 }
 
+static inline char *page(char *area, size_t i)
+{
+	return area + i * spf_page;
+}
+
+/* One access to each page. */
+void read_all(char *area, size_t pages);
+void write_all(char *area, size_t pages, uint8_t byte);
+
 #endif
