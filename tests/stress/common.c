@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -114,4 +115,32 @@ void reap(const struct adversary *a, pid_t pid)
 			   finding->expected, finding->found, finding->what);
 	else
 		data_error(a->name, NULL, 0, status, "child's wait status");
+}
+
+__thread struct guard guard;
+
+static void on_signal(int sig, siginfo_t *info, void *context)
+{
+	static const char msg[] = "Bail out! unexpected signal\n";
+	char *addr = info->si_addr;
+
+	(void)context;
+	if (!guard.armed || addr < guard.at || addr >= guard.at + spf_page) {
+		if (write(STDOUT_FILENO, msg, sizeof(msg) - 1) < 0)
+			_exit(4);
+		_exit(3);
+	}
+	guard.sig = sig;
+	siglongjmp(guard.jump, 1);
+}
+
+void guard_signals(void)
+{
+	struct sigaction sa = {
+		.sa_sigaction = on_signal,
+		.sa_flags = SA_SIGINFO | SA_NODEFER,
+	};
+
+	sigaction(SIGSEGV, &sa, NULL);
+	sigaction(SIGBUS, &sa, NULL);
 }

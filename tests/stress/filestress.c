@@ -20,7 +20,6 @@ struct held {
 
 static struct actor owners[MAX_WRITERS];
 static pthread_t threads[MAX_WRITERS];
-static __thread struct actor *self;
 
 static void error(const struct actor *w, size_t word, uint64_t expected,
 		  uint64_t found, const char *what)
@@ -509,32 +508,16 @@ static void *owner_thread(void *arg)
 
 bool actor_try(struct actor *w, void (*op)(struct actor *w))
 {
-	self = w;
-	if (sigsetjmp(w->jump, 0)) {
-		w->armed = false;
-		failed(w, w->sig);
+	guard.at = w->at;
+	if (sigsetjmp(guard.jump, 0)) {
+		guard.armed = false;
+		failed(w, guard.sig);
 		return false;
 	}
-	w->armed = true;
+	guard.armed = true;
 	op(w);
-	w->armed = false;
+	guard.armed = false;
 	return true;
-}
-
-static void on_signal(int sig, siginfo_t *info, void *context)
-{
-	static const char msg[] = "Bail out! unexpected signal\n";
-	struct actor *w = self;
-	char *addr = info->si_addr;
-
-	(void)context;
-	if (!w || !w->armed || addr < w->at || addr >= w->at + spf_page) {
-		if (write(STDOUT_FILENO, msg, sizeof(msg) - 1) < 0)
-			_exit(4);
-		_exit(3);
-	}
-	w->sig = sig;
-	siglongjmp(w->jump, 1);
 }
 
 void actor_init(struct actor *w, unsigned int id, bool own_files)
@@ -550,14 +533,9 @@ void actor_init(struct actor *w, unsigned int id, bool own_files)
 
 void writers_start(void)
 {
-	struct sigaction sa = {
-		.sa_sigaction = on_signal,
-		.sa_flags = SA_SIGINFO | SA_NODEFER,
-	};
 	unsigned int i;
 
-	sigaction(SIGSEGV, &sa, NULL);
-	sigaction(SIGBUS, &sa, NULL);
+	guard_signals();
 	for (i = 0; i < nr_writers; i++) {
 		actor_init(&owners[i], i, true);
 		if (pthread_create(&threads[i], NULL, owner_thread,

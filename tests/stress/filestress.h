@@ -19,7 +19,6 @@
 #define FILESTRESS_H
 
 #include <pthread.h>
-#include <setjmp.h>
 
 #include "stress.h"
 
@@ -154,11 +153,8 @@ struct actor {
 	char *at;
 	bool own;		/* what its owner knows can be checked */
 	/* the access under way */
-	sigjmp_buf jump;
-	volatile bool armed;
 	bool store;
 	struct moment was;	/* before it */
-	int sig;
 	uint64_t steps, stores, pwrites, rewrites;
 	uint64_t exact;		/* words checked for one value */
 	uint64_t refused, beyond;

@@ -12,6 +12,7 @@
 #ifndef STRESS_H
 #define STRESS_H
 
+#include <setjmp.h>
 #include <sys/types.h>
 
 #include "spf.h"
@@ -74,6 +75,18 @@ extern unsigned int nr_writers;
 extern unsigned int nr_cpus;
 extern uint64_t errors;
 extern uint64_t seed;
+
+/* This thread's access to a page that may fault, and where it goes on then. */
+struct guard {
+	sigjmp_buf jump;
+	char *at;		/* the page */
+	volatile bool armed;
+	int sig;		/* what it raised */
+};
+
+extern __thread struct guard guard;
+/* SIGSEGV and SIGBUS of a guarded access jump; any other ends the program. */
+void guard_signals(void);
 
 void writers_start(void);
 void writers_join(void);

@@ -3,7 +3,6 @@
 #define _GNU_SOURCE
 #include <inttypes.h>
 #include <pthread.h>
-#include <setjmp.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -21,21 +20,17 @@ struct writer {
 	int pipe[2];		/* for stores that the kernel makes */
 	uint64_t steps, stores, signals;
 	/* the access under way */
-	sigjmp_buf jump;
-	volatile bool armed;
 	struct region *r;
 	size_t page;
 	int side;
 	uint64_t state;
 	bool store;
 	char *at;
-	int sig;
 };
 
 static struct region regions[MAX_REGIONS];
 static unsigned int nr_regions;
 static struct writer writers[MAX_WRITERS];
-static __thread struct writer *self;
 
 struct region *region_new(const char *name, size_t pages, size_t step)
 {
@@ -80,22 +75,6 @@ static void writer_error(const struct writer *w, const void *at,
 
 	where(w, buf, sizeof(buf));
 	data_error(buf, at, expected, found, what);
-}
-
-static void on_signal(int sig, siginfo_t *info, void *context)
-{
-	static const char msg[] = "Bail out! unexpected signal\n";
-	struct writer *w = self;
-	char *addr = info->si_addr;
-
-	(void)context;
-	if (!w || !w->armed || addr < w->at || addr >= w->at + spf_page) {
-		if (write(STDOUT_FILENO, msg, sizeof(msg) - 1) < 0)
-			_exit(4);
-		_exit(3);
-	}
-	w->sig = sig;
-	siglongjmp(w->jump, 1);
 }
 
 static uint64_t state_now(const struct writer *w)
@@ -228,12 +207,13 @@ static void step(struct writer *w)
 	w->side = r->base[1] ? rnd >> 32 & 1 : 0;
 	w->at = page_at(r, w->side, w->page);
 	w->steps++;
-	if (sigsetjmp(w->jump, 0)) {
-		w->armed = false;
-		access_failed(w, w->sig);
+	guard.at = w->at;
+	if (sigsetjmp(guard.jump, 0)) {
+		guard.armed = false;
+		access_failed(w, guard.sig);
 		return;
 	}
-	w->armed = true;
+	guard.armed = true;
 	if (!(rnd & 3))
 		for (i = 0; i < WORDS; i++)
 			check_word(w, i);
@@ -243,14 +223,13 @@ static void step(struct writer *w)
 		discard_page(w);
 	if (rnd >> 4 & 3)
 		write_page(w);
-	w->armed = false;
+	guard.armed = false;
 }
 
 static void *writer_thread(void *arg)
 {
-	self = arg;
 	while (!stopping)
-		step(self);
+		step(arg);
 	return NULL;
 }
 
@@ -261,7 +240,6 @@ void writers_check(void)
 	size_t word;
 	unsigned int i;
 
-	self = w;
 	for (i = 0; i < nr_regions; i++) {
 		w->r = &regions[i];
 		w->side = (w->r->state[0] & 7) != OPEN;
@@ -277,14 +255,9 @@ void writers_check(void)
 
 void writers_start(void)
 {
-	struct sigaction sa = {
-		.sa_sigaction = on_signal,
-		.sa_flags = SA_SIGINFO | SA_NODEFER,
-	};
 	unsigned int i;
 
-	sigaction(SIGSEGV, &sa, NULL);
-	sigaction(SIGBUS, &sa, NULL);
+	guard_signals();
 
 	for (i = 0; i < nr_writers; i++) {
 		struct writer *w = &writers[i];
