@@ -4,7 +4,7 @@
 
 .DEFAULT_GOAL := help
 
-VERBS := help doctor deps base apply unapply check build boot test bench cost bisect
+VERBS := help doctor deps base apply unapply check build boot test bench cost bisect export
 
 .PHONY: $(VERBS)
 $(VERBS):

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Every kind of fault of files and shared memory that is handled
- * speculatively, taken FAULTS times in a process of two threads. Three tests a
- * kind, see kind.h.
+ * speculatively, taken FAULTS times in a process of two threads. See
+ * kind.h.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -422,7 +422,7 @@ static void bad_shared(void)
 	bad_address("tmpfs, shared", map_shared(tmpfs_fd));
 }
 
-/* Three tests each. */
+/* KIND_TESTS tests each. */
 static void (*const kinds[])(void) = {
 	tmpfs_read,
 	tmpfs_read_shared,
@@ -460,8 +460,8 @@ int main(void)
 	ext4 = ext4_on();
 	if (ext4)
 		ext4_fd = file_of(ext4, "files", 0);
-	spf_second_thread();
-	tap_plan(3 * ARRAY_SIZE(kinds));
+	kind_init();
+	tap_plan(KIND_TESTS * ARRAY_SIZE(kinds));
 	for (i = 0; i < ARRAY_SIZE(kinds); i++)
 		kinds[i]();
 	return tap_done();

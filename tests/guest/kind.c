@@ -2,11 +2,13 @@
 #define _GNU_SOURCE
 #include <inttypes.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "kind.h"
+#include "memcg.h"
 
 #define HANDLED_MIN(n)	((n) * 99 / 100)
 /* Faults of other processes: the shell that waits for this program. */
@@ -15,14 +17,23 @@
 static struct spf_stat before, delta;
 static struct rusage ru0, ru1;
 
+static uint64_t memcg_before;
+
 /* Of all rounds of the kind that is under way. */
 static struct sum {
 	struct spf_stat stat;
-	uint64_t min, maj;
+	uint64_t min, maj, memcg;
 } sum;
+
+void kind_init(void)
+{
+	memcg_join();
+	spf_second_thread();
+}
 
 void kind_begin(void)
 {
+	memcg_before = memcg_pgfault();
 	spf_read(&before);
 	getrusage(RUSAGE_THREAD, &ru0);
 }
@@ -33,6 +44,7 @@ void kind_end(void)
 
 	getrusage(RUSAGE_THREAD, &ru1);
 	spf_delta(&before, &delta);
+	sum.memcg += memcg_pgfault() - memcg_before;
 	for (i = 0; i < SPF_NR; i++)
 		sum.stat.v[i] += delta.v[i];
 	sum.min += ru1.ru_minflt - ru0.ru_minflt;
@@ -61,6 +73,12 @@ void kind_report(const char *kind, uint64_t n, bool contents)
 		     "%s: accounted once (min_flt %" PRIu64 " maj_flt %" PRIu64
 		     " pgfault %" PRIu64 " for %" PRIu64 ")", kind, sum.min,
 		     sum.maj, pgfault, n);
+	if (memcg_joined())
+		ok &= tap_ok(sum.memcg >= n && sum.memcg <= n + FOREIGN,
+			     "%s: accounted once to its memcg (%" PRIu64 ")",
+			     kind, sum.memcg);
+	else
+		tap_skip("no memory controller", "%s: memcg", kind);
 	ok &= tap_ok(contents, "%s: contents", kind);
 	if (!ok)
 		spf_diag(&sum.stat);
@@ -71,6 +89,7 @@ void kind_skip(const char *kind, const char *why)
 {
 	tap_skip(why, "%s: handled", kind);
 	tap_skip(why, "%s: accounted once", kind);
+	tap_skip(why, "%s: memcg", kind);
 	tap_skip(why, "%s: contents", kind);
 	memset(&sum, 0, sizeof(sum));
 }
@@ -82,6 +101,26 @@ void kind_warm_up(void)
 	kind_begin();
 	kind_end();
 	sum = saved;
+}
+
+char *empty_area(size_t pages)
+{
+	char *area = area_map(pages * spf_page);
+
+	write_all(area, pages, 1);
+	if (madvise(area, pages * spf_page, MADV_DONTNEED))
+		die("MADV_DONTNEED");
+	return area;
+}
+
+bool all_zero(char *area, size_t pages)
+{
+	size_t i;
+
+	for (i = 0; i < pages; i++)
+		if (!page_is_zero(page(area, i)))
+			return false;
+	return true;
 }
 
 char *stamped_area(size_t pages)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Every kind of fault of anonymous memory that is handled speculatively, taken
- * FAULTS times in a process of two threads. Three tests a kind, see kind.h.
+ * FAULTS times in a process of two threads. See kind.h.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -17,18 +17,6 @@
 
 static uint64_t pfn[PAGES];
 static size_t bytes;
-static char *source;		/* a stamped page, always present */
-
-/* Page tables and anon_vma are there, no page is. */
-static char *empty_area(void)
-{
-	char *area = area_map(bytes);
-
-	write_all(area, PAGES, 1);
-	if (madvise(area, bytes, MADV_DONTNEED))
-		die("MADV_DONTNEED");
-	return area;
-}
 
 /* Changes one byte of each page; flipped_back() finds only that changed. */
 static void flip_all(char *area)
@@ -50,16 +38,6 @@ static bool zero_but_first(char *area, uint8_t first)
 		if (!page_is_zero(page(area, i)))
 			return false;
 	}
-	return true;
-}
-
-static bool all_zero(char *area)
-{
-	size_t i;
-
-	for (i = 0; i < PAGES; i++)
-		if (!page_is_zero(page(area, i)))
-			return false;
 	return true;
 }
 
@@ -99,12 +77,12 @@ static size_t same_pfns(const char *area)
 
 static void anon_read(void)
 {
-	char *area = empty_area();
+	char *area = empty_area(PAGES);
 
 	kind_begin();
 	read_all(area, PAGES);
 	kind_end();
-	kind_report("anonymous read", PAGES, all_zero(area));
+	kind_report("anonymous read", PAGES, all_zero(area, PAGES));
 	area_unmap(area, bytes);
 }
 
@@ -119,13 +97,13 @@ static void anon_read_noanon(void)
 	kind_begin();
 	read_all(area, PAGES);
 	kind_end();
-	kind_report("anonymous read, no anon_vma", PAGES, all_zero(area));
+	kind_report("anonymous read, no anon_vma", PAGES, all_zero(area, PAGES));
 	area_unmap(area, bytes);
 }
 
 static void anon_write(void)
 {
-	char *area = empty_area();
+	char *area = empty_area(PAGES);
 
 	kind_begin();
 	write_all(area, PAGES, FLIP);
@@ -136,7 +114,7 @@ static void anon_write(void)
 
 static void zero_to_page(void)
 {
-	char *area = empty_area();
+	char *area = empty_area(PAGES);
 
 	read_all(area, PAGES);
 	kind_begin();
@@ -224,75 +202,12 @@ static void soft_dirty_fixup(void)
 	if (!kind_faults()) {
 		tap_skip("no CONFIG_MEM_SOFT_DIRTY", "soft-dirty: handled");
 		tap_skip("no CONFIG_MEM_SOFT_DIRTY", "soft-dirty: accounted");
+		tap_skip("no CONFIG_MEM_SOFT_DIRTY", "soft-dirty: memcg");
 		tap_ok(flipped_back(area), "soft-dirty: contents");
 	} else {
 		kind_report("write-enable after soft-dirty clearing", PAGES,
 			    flipped_back(area));
 	}
-	area_unmap(area, bytes);
-}
-
-static void kernel_zero(void)
-{
-	int fd = open("/dev/zero", O_RDONLY | O_CLOEXEC);
-	char *area = empty_area();
-	ssize_t n;
-
-	if (fd < 0)
-		die("cannot open /dev/zero (mount devtmpfs on /dev first)");
-	kind_begin();
-	n = read(fd, area, bytes);
-	kind_end();
-	close(fd);
-	kind_report("read(2) of /dev/zero", PAGES,
-		    n == (ssize_t)bytes && all_zero(area));
-	area_unmap(area, bytes);
-}
-
-/* Lets the kernel write the source page over each page of the area. */
-static bool pipe_fill(char *area)
-{
-	int fd[2];
-	size_t i;
-
-	if (pipe(fd))
-		die("pipe");
-	kind_begin();
-	for (i = 0; i < PAGES; i++) {
-		if (write(fd[1], source, spf_page) != (ssize_t)spf_page ||
-		    read(fd[0], page(area, i), spf_page) != (ssize_t)spf_page)
-			break;
-	}
-	kind_end();
-	close(fd[0]);
-	close(fd[1]);
-	if (i < PAGES)
-		return false;
-	for (i = 0; i < PAGES; i++)
-		if (memcmp(page(area, i), source, spf_page))
-			return false;
-	return true;
-}
-
-static void kernel_pipe(void)
-{
-	char *area = empty_area();
-	bool good = pipe_fill(area);
-
-	kind_report("read(2) of a pipe", PAGES, good);
-	area_unmap(area, bytes);
-}
-
-static void kernel_pipe_cow(void)
-{
-	char *area = stamped_area(PAGES);
-	struct twin twin;
-	bool good;
-
-	twin_start(&twin, area, PAGES);
-	good = pipe_fill(area);
-	good &= twin_end(&twin);
-	kind_report("read(2) of a pipe, COW copy", PAGES, good);
 	area_unmap(area, bytes);
 }
 
@@ -339,9 +254,6 @@ static void (*const kinds[])(void) = {
 	cow_reuse,
 	mprotect_fixup,
 	soft_dirty_fixup,
-	kernel_zero,
-	kernel_pipe,
-	kernel_pipe_cow,
 	stack_inside,
 };
 
@@ -358,10 +270,8 @@ int main(void)
 	CPU_SET(0, &one);
 	if (sched_setaffinity(0, sizeof(one), &one))
 		die("cannot run on CPU 0");
-	spf_second_thread();
-	source = area_map(spf_page);
-	page_stamp(source, 0);
-	tap_plan(3 * ARRAY_SIZE(kinds));
+	kind_init();
+	tap_plan(KIND_TESTS * ARRAY_SIZE(kinds));
 	for (i = 0; i < ARRAY_SIZE(kinds); i++)
 		kinds[i]();
 	return tap_done();

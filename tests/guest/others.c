@@ -2,7 +2,7 @@
 /*
  * Faults on pages that are in memory but not accessible: NUMA hints of pages of
  * this CPU's node, and swapped pages that another process has read back.
- * FAULTS of each in a process of two threads. Three tests a kind, see kind.h.
+ * FAULTS of each in a process of two threads. See kind.h.
  */
 #define _GNU_SOURCE
 #include <inttypes.h>
@@ -162,8 +162,8 @@ int main(void)
 		die("cannot run on CPU 0");
 	spf_init();
 	spf_no_numa_hints();
-	spf_second_thread();
-	tap_plan(9);
+	kind_init();
+	tap_plan(3 * KIND_TESTS);
 	hints();
 	swap_cache("read of a page in the swap cache", false);
 	swap_cache("write of a page in the swap cache", true);

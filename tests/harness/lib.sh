@@ -18,6 +18,11 @@ ok() {	# NAME
 	echo "ok $NR - $1"
 }
 
+skip() {	# NAME WHY
+	NR=$((NR + 1))
+	echo "ok $NR - $1 # SKIP $2"
+}
+
 not_ok() {	# NAME WHY
 	NR=$((NR + 1))
 	FAILED=$((FAILED + 1))
