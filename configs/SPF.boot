@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
 CPUS=4
 MEM=1G
-APPEND=
+APPEND_x86_64=
+APPEND_powerpc=

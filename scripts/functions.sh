@@ -159,8 +159,7 @@ missing_packages() {	# prints them; says on stderr what each is missing for
 	done < <(
 		cat "$TOP/scripts/packages"
 		package=$(kernel_version package)
-		[[ ${ARCH-} != powerpc ]] ||
-			echo "powerpc64le-linux-gnu-gcc gcc-powerpc64le-linux-gnu"
+		[[ ${ARCH-} != powerpc ]] || cat "$TOP/scripts/packages-powerpc"
 		[[ ${KERNEL_SRC-} ]] || echo "/usr/src/$package.tar.xz $package"
 	)
 	echo "${missing[*]}"
@@ -194,18 +193,24 @@ set_arch() {
 	x86_64)
 		ARCH_CONFIG=x86_64
 		IMAGE=arch/x86/boot/bzImage
+		QEMU_PROGRAM=qemu-system-x86_64
+		MMU=
 		;;
 	powerpc)
 		ARCH_CONFIG=ppc64le
 		IMAGE=vmlinux
+		QEMU_PROGRAM=qemu-system-ppc64
 		CROSS_COMPILE=${CROSS_COMPILE-powerpc64le-linux-gnu-}
+		MMU=${MMU:-radix}
+		[[ $MMU == radix || $MMU == hash ]] ||
+			die "MMU=$MMU is not known" "use MMU=radix or MMU=hash"
 		;;
 	*)
 		die "ARCH=$ARCH is not known here" "use ARCH=x86_64 or ARCH=powerpc"
 		;;
 	esac
 	CROSS_COMPILE=${CROSS_COMPILE-}
-	export ARCH CROSS_COMPILE
+	export ARCH CROSS_COMPILE MMU
 }
 
 # Sets TREE_NAME (base or patched), BUSTED (the patch that breaks it, if any),

@@ -17,13 +17,40 @@ guest_make() {	# OPTION...: the programs, by tests/guest/Makefile
 	make -C "$TOP/tests/guest" O="$BUILD/guest-$ARCH/bin" CC="${CROSS_COMPILE}gcc" "$@"
 }
 
-guest_initramfs() {	# build/guest-<arch>/initramfs.gz: busybox, init, the programs
-	local dir=$BUILD/guest-$ARCH busybox root
+# Debian's package for another architecture, by an apt whose state is all its own.
+fetch_busybox() {	# DIRECTORY DEBIAN-ARCHITECTURE
+	local apt=(apt-get -o "APT::Architecture=$2" -o "APT::Architectures::=$2"
+		   -o "Dir::State=$1/apt" -o "Dir::Cache=$1/apt" -o Dir::State::status=/dev/null)
 
-	[[ $ARCH == x86_64 ]] || die "guests run on x86_64 only" "leave ARCH= out"
-	busybox=$(command -v busybox) || die "busybox is missing" "apt-get install busybox-static"
-	! ldd "$busybox" >/dev/null 2>&1 || die "$busybox is not static" \
-		"apt-get install busybox-static"
+	mkdir -p "$1"/apt/{lists,archives}/partial && cd "$1" || return
+	# The lists that could be had may do.
+	"${apt[@]}" update || true
+	"${apt[@]}" download busybox-static && dpkg-deb -x busybox-static_*.deb "$1"
+}
+
+set_busybox() {	# DIRECTORY: sets BUSYBOX, a static one of the guest's architecture
+	if [[ $ARCH == x86_64 ]]; then
+		BUSYBOX=$(command -v busybox) ||
+			die "busybox is missing" "apt-get install busybox-static"
+		! ldd "$BUSYBOX" >/dev/null 2>&1 || die "$BUSYBOX is not static" \
+			"apt-get install busybox-static"
+		return
+	fi
+	BUSYBOX=$1/busybox
+	[[ ! -x $BUSYBOX ]] || return 0
+	half_made "$1/busybox.new"
+	step GUEST "busybox-static of Debian's ppc64el" "$BUILD/log/busybox-$ARCH.log" \
+		fetch_busybox "$1/busybox.new" ppc64el ||
+		die "busybox-static for ppc64el cannot be had" \
+			"read $BUILD/log/busybox-$ARCH.log; or put a static one at $BUSYBOX"
+	mv "$1/busybox.new/bin/busybox" "$BUSYBOX"
+	rm -rf "$1/busybox.new"
+}
+
+guest_initramfs() {	# build/guest-<arch>/initramfs.gz: busybox, init, the programs
+	local dir=$BUILD/guest-$ARCH root
+
+	set_busybox "$dir"
 	guest_make -q >/dev/null 2>&1 ||
 		step GUEST "programs of the guest" "$BUILD/log/guest-$ARCH.log" guest_make || {
 		grep -m 5 'error:\|undefined reference' "$BUILD/log/guest-$ARCH.log" >&2 || true
@@ -37,7 +64,7 @@ guest_initramfs() {	# build/guest-<arch>/initramfs.gz: busybox, init, the progra
 	half_made "$INITRAMFS.new"
 	rm -rf "$root"
 	mkdir -p "$root"/{bin,proc,sys,dev,tmp}
-	cp "$busybox" "$root/bin/busybox"
+	cp "$BUSYBOX" "$root/bin/busybox"
 	ln -s busybox "$root/bin/sh"
 	cp "$TOP/tests/guest/init" "$root/init"
 	chmod 755 "$root/init"
@@ -79,11 +106,11 @@ USER_CPUS=${CPUS-} USER_MEM=${MEM-} USER_TIMEOUT=${TIMEOUT-}
 guest_settings() {	# JOB FRAGMENT
 	local file=$TOP/configs/$2.boot
 
-	[[ -f $file ]] || die "there is no $file" "write it: CPUS= MEM= APPEND="
+	[[ -f $file ]] || die "there is no $file" "write it: CPUS= MEM= APPEND_$ARCH="
 	CPUS=$(job_header "$1" CPUS "$(scenario "$file" CPUS)")
 	MEM=${USER_MEM:-$(job_header "$1" MEM "$(scenario "$file" MEM)")}
 	TIMEOUT=${USER_TIMEOUT:-$(job_header "$1" TIMEOUT 300)}
-	APPEND=$(scenario "$file" APPEND)
+	APPEND=$(scenario "$file" "APPEND_$ARCH")
 	JOB_ACCEL=$(job_header "$1" ACCEL "$ACCEL")
 	# A cure for multi-threaded emulation, which KVM does not need.
 	[[ $JOB_ACCEL != single || $ACCEL == tcg ]] || JOB_ACCEL=$ACCEL
@@ -99,7 +126,7 @@ scenario() {	# FILE KEY
 # A /dev/kvm in a container or a nested guest may open and still run nothing:
 # believe it once it has run a BIOS up to "no bootable device".
 kvm_works() {
-	[[ -w /dev/kvm ]] && timeout 5 qemu-system-x86_64 -M pc -accel kvm -cpu host \
+	[[ $ARCH == x86_64 && -w /dev/kvm ]] && timeout 5 qemu-system-x86_64 -M pc -accel kvm -cpu host \
 		-nodefaults -display none -no-reboot -boot reboot-timeout=1
 }
 
@@ -129,8 +156,19 @@ choose_accel() {
 
 # Sets QEMU, a command without its serial ports.
 qemu_command() {	# KERNEL-DIRECTORY INITRD
-	QEMU=(qemu-system-x86_64 -display none -monitor none -nodefaults -no-reboot -m "$MEM"
+	local append="panic=-1 panic_on_warn=1 spf.cpus=$CPUS ${APPEND-}"
+
+	QEMU=("$QEMU_PROGRAM" -display none -monitor none -nodefaults -no-reboot -m "$MEM"
 	      -kernel "$1/$IMAGE" -initrd "$2")
+	if [[ $ARCH == powerpc ]]; then
+		qemu_powerpc
+	else
+		qemu_x86
+	fi
+	QEMU+=(-append "$append")
+}
+
+qemu_x86() {
 	case $ACCEL in
 	kvm)
 		QEMU+=(-M pc -accel kvm -cpu host)
@@ -146,6 +184,15 @@ qemu_command() {	# KERNEL-DIRECTORY INITRD
 		;;
 	esac
 	# One socket a CPU: the MP table lists only the first CPU of each.
-	QEMU+=(-smp "$CPUS,sockets=$CPUS"
-	       -append "console=ttyS0 clocksource=tsc tsc=reliable no_timer_check panic=-1 panic_on_warn=1 spf.cpus=$CPUS ${APPEND-}")
+	QEMU+=(-smp "$CPUS,sockets=$CPUS")
+	append="console=ttyS0 clocksource=tsc tsc=reliable no_timer_check spf.port=ttyS1 $append"
+}
+
+# The CPUs take turns: multi-threaded, QEMU 7.2 loses stores of a ppc64 guest.
+qemu_powerpc() {
+	QEMU+=(-M "pseries,cap-cfpc=broken,cap-sbbc=broken,cap-ibs=broken,cap-ccf-assist=off"
+	       -cpu POWER9 -smp "$CPUS" -accel "tcg,thread=single")
+	[[ $ACCEL != icount ]] || QEMU+=(-icount "shift=0,sleep=off")
+	append="console=hvc0 spf.port=hvc1 spf.mmu=$MMU $append"
+	[[ $MMU == radix ]] || append+=" disable_radix"
 }

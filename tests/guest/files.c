@@ -19,8 +19,13 @@
 #define PAGES		FAULTS
 /* A read fault maps the pages of the cache that lie in this much around it. */
 #define FAULT_AROUND	65536UL
-/* What each page of a file begins with: x86's return instruction. */
-#define FIRST		0xc3
+/* What each page of a file begins with: the instruction that returns. */
+#ifdef __powerpc64__
+#define RETURN		"\x20\x00\x80\x4e"
+#else
+#define RETURN		"\xc3"
+#endif
+#define FIRST		((uint8_t)RETURN[0])
 
 static char *golden;		/* what the files hold */
 static int tmpfs_fd, ext4_fd = -1;
@@ -197,10 +202,6 @@ static void file_exec(void)
 {
 	const char *kind = "execution of tmpfs";
 
-#ifndef __x86_64__
-	kind_skip(kind, "the pages hold instructions of x86_64");
-	return;
-#endif
 	around_kind(kind, map(tmpfs_fd, 0, PROT_READ | PROT_EXEC, MAP_PRIVATE),
 		    visit_exec);
 }
@@ -455,7 +456,8 @@ int main(void)
 	bytes = PAGES * spf_page;
 	around = spf_page < FAULT_AROUND ? FAULT_AROUND / spf_page : 1;
 	golden = stamped_area(PAGES);
-	write_all(golden, PAGES, FIRST);
+	for (i = 0; i < PAGES; i++)
+		memcpy(page(golden, i), RETURN, sizeof(RETURN) - 1);
 	tmpfs_fd = file_of("/tmp", "files", 0);
 	ext4 = ext4_on();
 	if (ext4)
