@@ -34,6 +34,26 @@ kconfigure() {	# TREE DIRECTORY FRAGMENT...
 	! cmp -s "$dir/.config.last" "$dir/.config" || mv "$dir/.config.last" "$dir/.config"
 }
 
+# Needs TREE_NAME (base or patched), and NAME and KERNEL_DIR of the kernel.
+verify_config() {	# FRAGMENT...: what was asked for is there, the last word counting
+	local missing
+
+	missing=$(awk -F= '
+		FNR == NR && /^CONFIG_/ { have[$1] = substr($0, length($1) + 2) }
+		FNR != NR && /^CONFIG_/ { want[$1] = substr($0, length($1) + 2) }
+		END {
+			for (c in want)
+				if (want[c] != (c in have ? have[c] : "n"))
+					print c "=" want[c]
+		}' "$KERNEL_DIR/.config" "$@" | sort)
+	# The pristine tree does not know the series' own symbol.
+	[[ $TREE_NAME != base ]] ||
+		missing=$(grep -v '^CONFIG_SPECULATIVE_PAGE_FAULT=' <<<"$missing") || true
+	[[ -z $missing ]] ||
+		die "$NAME: the configuration does not hold $(paste -sd' ' <<<"$missing")" \
+			"look up what it depends on in the Kconfig files and add that to configs/, or, for SPECULATIVE_PAGE_FAULT, see whether the series is complete: make apply"
+}
+
 first_errors() {	# LOG
 	grep -E -m 5 'error:|Error [0-9]|undefined reference|No space left|No rule to make' "$1" >&2 || true
 }
