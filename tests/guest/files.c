@@ -403,14 +403,15 @@ static void bad_address(const char *kind, char *area)
 	make_tables(area);
 	if (mprotect(area, bytes, PROT_READ))
 		die("mprotect");
-	good &= tap_ok(efault(area), "read(2) into read-only %s: EFAULT", kind);
+	tap_ok(efault(area), "read(2) into read-only %s: EFAULT", kind);
 	good &= page_holds(area, 0, FIRST);
 	mprotect(area, bytes, PROT_NONE);
-	good &= tap_ok(efault(area), "read(2) into PROT_NONE %s: EFAULT", kind);
+	tap_ok(efault(area), "read(2) into PROT_NONE %s: EFAULT", kind);
 	mprotect(area, bytes, PROT_READ);
 	good &= page_holds(area, 0, FIRST);
 	area_unmap(area, bytes);
-	tap_ok(efault(area) && good, "read(2) into unmapped %s: EFAULT", kind);
+	tap_ok(efault(area), "read(2) into unmapped %s: EFAULT", kind);
+	tap_ok(good, "read(2) into bad addresses of %s: contents", kind);
 }
 
 static void bad_private(void)
