@@ -4,8 +4,8 @@
 
 .DEFAULT_GOAL := help
 
-VERBS := help doctor deps base apply unapply check build boot test bench cost size \
-	bisect export
+VERBS := help doctor deps base apply unapply check build boot test stress bench cost \
+	size bisect export
 
 .PHONY: $(VERBS)
 $(VERBS):
