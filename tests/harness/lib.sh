@@ -63,7 +63,7 @@ finish() {
 make_checkout() {	# $T/repo
 	mkdir -p "$T/repo/tests/guest" "$T/repo/patches"
 	cp -r "$HERE/scripts" "$HERE/configs" "$HERE/KERNEL_VERSION" "$T/repo/"
-	rm -f "$T/repo/scripts/audit"
+	rm -f "$T"/repo/scripts/audit{,-fields}
 	cp "$HERE/tests/guest/init" "$T/repo/tests/guest/"
 	# shellcheck disable=SC2016 # make expands it
 	printf '$(O)/program:\n\tmkdir -p $(O)\n\ttouch $@\n' >"$T/repo/tests/guest/Makefile"
