@@ -1,0 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0
+CPUS=4
+MEM=2G
+APPEND="numa=fake=2 slub_max_order=0"
