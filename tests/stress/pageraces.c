@@ -285,6 +285,15 @@ static void collapse_prepare(void)
 	populate(page(area, MAX_FAULTS), 1, MADV_POPULATE_WRITE);
 }
 
+/* A page that is on its way to the LRU lists would let the collapse fail. */
+static bool collapse_fault(size_t i)
+{
+	if (!store_in_area(i))
+		return false;
+	forget(page(area, i), 1);
+	return true;
+}
+
 /* A failed one is no error; that none met the faults shows in the end. */
 static void collapse_race(void)
 {
@@ -293,9 +302,16 @@ static void collapse_race(void)
 
 static bool collapse_holds(void)
 {
+	uint64_t value;
+	size_t i;
+
 	protect(page(area, MAX_FAULTS), 1, PROT_READ);
 	protect(page(area, MAX_FAULTS), 1, RW);
-	return stores_found(area);
+	for (i = 0; i < faults_done; i++)
+		if (!try_load(page(area, i), &value) ||
+		    !found("after it was dropped", i, value, 0))
+			return false;
+	return true;
 }
 
 const struct window collapse_window = {
@@ -304,7 +320,7 @@ const struct window collapse_window = {
 	.met = SPF_CHANGED,
 	.setup = collapse_setup,
 	.prepare = collapse_prepare,
-	.fault = store_in_area,
+	.fault = collapse_fault,
 	.race = collapse_race,
 	.holds = collapse_holds,
 	.finish = drop_area,
