@@ -99,6 +99,7 @@ static bool forkrace_holds(void)
 const struct window fork_window = {
 	.name = "fork",
 	.step = STEP_READY,
+	.us = 1000,
 	.met = SPF_CHANGED,
 	.setup = forkrace_setup,
 	.prepare = forkrace_prepare,

@@ -20,16 +20,45 @@
 #define PRESENT		(1ULL << 63)	/* in pagemap */
 #define KPF_MLOCKED	33		/* in kpageflags */
 
-/* Two threads that copy the same page: the second must see the first. */
+/*
+ * Two threads that copy the same page: the second must see the first. Each page has
+ * a table of its own, for with a PTE of its table locked it would not be copied.
+ */
+static char *lone_page(size_t i)
+{
+	return area + i * spf_table;
+}
+
+static const char *ptesame_setup(void)
+{
+	size_t i;
+
+	pages = FEW_PAGES * (spf_table / spf_page);
+	area = arena_take(area_bytes());
+	map_pages(area, pages);
+	for (i = 0; i < FEW_PAGES; i++)
+		populate(lone_page(i), 1, MADV_POPULATE_WRITE);
+	return NULL;
+}
+
 static void ptesame_prepare(void)
 {
-	forget(area, pages);
-	populate(area, pages, MADV_POPULATE_READ);
+	size_t i;
+
+	for (i = 0; i < FEW_PAGES; i++) {
+		forget(lone_page(i), 1);
+		populate(lone_page(i), 1, MADV_POPULATE_READ);
+	}
+}
+
+static bool ptesame_fault(size_t i)
+{
+	return i < FEW_PAGES && try_store(lone_page(i), fault_value(i));
 }
 
 static char *second_word(size_t i)
 {
-	return page(area, i) + sizeof(uint64_t);
+	return lone_page(i) + sizeof(uint64_t);
 }
 
 static void ptesame_race(void)
@@ -45,12 +74,14 @@ static bool ptesame_holds(void)
 	uint64_t value;
 	size_t i;
 
-	if (!stores_found(area))
-		return false;
-	for (i = 0; i < FEW_PAGES; i++)
+	for (i = 0; i < FEW_PAGES; i++) {
+		if (i < faults_done && (!try_load(lone_page(i), &value) ||
+		    !found("first store", i, value, fault_value(i))))
+			return false;
 		if (!try_load(second_word(i), &value) ||
 		    !found("second store", i, value, fault_value(i)))
 			return false;
+	}
 	return true;
 }
 
@@ -58,11 +89,12 @@ static bool ptesame_holds(void)
 const struct window ptesame_window = {
 	.name = "ptesame",
 	.step = STEP_READY,
+	.us = 1000,
 	.met = SPF_HANDLED,
 	.above = FEW_PAGES,
-	.setup = take_small_area,
+	.setup = ptesame_setup,
 	.prepare = ptesame_prepare,
-	.fault = store_in_few,
+	.fault = ptesame_fault,
 	.race = ptesame_race,
 	.holds = ptesame_holds,
 	.finish = drop_area,
@@ -157,6 +189,7 @@ static void mlock_finish(void)
 const struct window mlock_window = {
 	.name = "mlock",
 	.step = STEP_READY,
+	.us = 1000,
 	.met = SPF_CHANGED,
 	.setup = mlock_setup,
 	.prepare = mlock_prepare,
@@ -253,6 +286,7 @@ static void uffd_finish(void)
 const struct window uffd_window = {
 	.name = "uffd",
 	.step = STEP_READY,
+	.us = 1000,
 	.met = SPF_CHANGED,
 	.setup = uffd_setup,
 	.prepare = uffd_prepare,
@@ -317,6 +351,7 @@ static bool collapse_holds(void)
 const struct window collapse_window = {
 	.name = "collapse",
 	.step = STEP_READY,
+	.us = 1000,
 	.met = SPF_CHANGED,
 	.setup = collapse_setup,
 	.prepare = collapse_prepare,
@@ -382,6 +417,7 @@ static void truncate_finish(void)
 const struct window truncate_window = {
 	.name = "truncate",
 	.step = STEP_READY,
+	.us = 1000,
 	.met = SPF_PAGE_CACHE,
 	.setup = truncate_setup,
 	.prepare = truncate_prepare,

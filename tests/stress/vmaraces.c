@@ -25,6 +25,7 @@ static bool area_refuses_stores(void)
 const struct window mprotect_window = {
 	.name = "mprotect",
 	.step = STEP_READY,
+	.us = 1000,
 	.met = SPF_CHANGED,
 	.setup = take_small_area,
 	.prepare = mprotect_prepare,
@@ -74,6 +75,7 @@ static bool bounds_hold(void)
 const struct window bounds_window = {
 	.name = "bounds",
 	.step = STEP_READY,
+	.us = 1000,
 	.met = SPF_CHANGED,
 	.setup = bounds_setup,
 	.prepare = bounds_prepare,
@@ -136,6 +138,7 @@ static bool munmap_holds(void)
 const struct window munmap_window = {
 	.name = "munmap",
 	.step = STEP_READY,
+	.us = 1000,
 	.met = SPF_CHANGED,
 	.setup = munmap_setup,
 	.prepare = munmap_prepare,
@@ -181,6 +184,7 @@ static void mremap_finish(void)
 const struct window mremap_window = {
 	.name = "mremap",
 	.step = STEP_READY,
+	.us = 1000,
 	.met = SPF_CHANGED,
 	.setup = mremap_setup,
 	.prepare = mremap_prepare,
@@ -224,6 +228,7 @@ static void movedrain_race(void)
 const struct window movedrain_window = {
 	.name = "movedrain",
 	.step = STEP_LOCKED,
+	.us = 4000,
 	.met = SPF_CHANGED,
 	.setup = movedrain_setup,
 	.prepare = movedrain_prepare,

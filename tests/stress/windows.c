@@ -13,9 +13,6 @@
 #include "windows.h"
 
 #define KNOB		"/sys/kernel/debug/speculative_page_fault/"
-#define LINGER_US	"1000"
-/* The adversary begins after up to some faults. */
-#define HEAD_START_US	3000
 
 static const struct window *const windows[] = {
 	&mprotect_window,
@@ -132,10 +129,12 @@ static void knob(const char *name, const char *value)
 		die("cannot write %s to %s", value, path);
 }
 
-static void linger_at(unsigned int step)
+static void linger(const struct window *w, unsigned int step)
 {
 	char value[16];
 
+	snprintf(value, sizeof(value), "%u", w->us);
+	knob("delay_us", value);
 	snprintf(value, sizeof(value), "%u", step);
 	knob("delay", value);
 }
@@ -157,7 +156,8 @@ static bool one_round(const struct window *w, struct tally *t)
 	stopped = false;
 	spf_read(&before);
 	__atomic_store_n(&round_begun, round_begun + 1, __ATOMIC_RELEASE);
-	usleep(spf_rand(&rng) % HEAD_START_US);
+	/* After up to some faults. */
+	usleep(spf_rand(&rng) % (3 * w->us));
 	w->race();
 	faults_stop();
 	/* Without a system call: what this CPU's TLB has may matter. */
@@ -189,13 +189,12 @@ static void run(const struct window *w, uint64_t ms)
 		return;
 	}
 	window = w;
-	knob("delay_us", LINGER_US);
-	linger_at(w->step);
+	linger(w, w->step);
 	do {
 		good = one_round(w, &t);
 		took = now_ms() - start;
 	} while (good && took < ms);
-	linger_at(0);
+	linger(w, 0);
 	w->finish();
 	tap_diag("%s: %" PRIu64 " rounds in %" PRIu64 " ms, %" PRIu64
 		 " with speculative faults, %" PRIu64 " in which they met it",

@@ -25,6 +25,7 @@
 struct window {
 	const char *name;
 	unsigned int step;
+	unsigned int us;		/* how long they do */
 	/* Moves by more than so much in a round: fault and adversary met. */
 	enum spf_counter met;
 	uint64_t above;
