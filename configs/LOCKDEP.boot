@@ -2,4 +2,4 @@
 CPUS=4
 MEM=1G
 APPEND_x86_64="numa=fake=2"
-APPEND_powerpc="numa=fake=512M"
+APPEND_powerpc=

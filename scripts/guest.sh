@@ -195,7 +195,7 @@ qemu_x86() {
 
 # The CPUs take turns: multi-threaded, QEMU 7.2 loses stores of a ppc64 guest.
 qemu_powerpc() {
-	QEMU+=(-M "pseries,cap-cfpc=broken,cap-sbbc=broken,cap-ibs=broken,cap-ccf-assist=off"
+	QEMU+=(-M "pseries,cap-cfpc=broken,cap-sbbc=broken,cap-ibs=broken,cap-ccf-assist=off,cap-hpt-max-page-size=16m"
 	       -cpu POWER9 -smp "$CPUS" -accel "tcg,thread=single")
 	[[ $ACCEL != icount ]] || QEMU+=(-icount "shift=0,sleep=off")
 	append="console=hvc0 spf.port=hvc1 spf.mmu=$MMU $append"

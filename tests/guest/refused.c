@@ -269,12 +269,27 @@ static void beyond_end(void)
 	close(fd);
 }
 
+/* Their size need not be what a page table maps. */
+static size_t huge_page_size(void)
+{
+	FILE *f = fopen("/proc/meminfo", "re");
+	size_t kbytes = 0;
+	char line[128];
+
+	while (f && fgets(line, sizeof(line), f) &&
+	       sscanf(line, "Hugepagesize: %zu", &kbytes) != 1)
+		;
+	if (f)
+		fclose(f);
+	return kbytes << 10;
+}
+
 /* Huge pages of their own; the administrator's number of them comes back. */
 static void hugetlb(void)
 {
 	const char *number = "/proc/sys/vm/nr_hugepages";
 	const char *kind = "hugetlb";
-	size_t i, len = HUGE_PAGES * spf_table;
+	size_t i, huge = huge_page_size(), len = HUGE_PAGES * huge;
 	bool good = true;
 	char *area = MAP_FAILED;
 
@@ -287,10 +302,10 @@ static void hugetlb(void)
 	}
 	begin();
 	for (i = 0; i < HUGE_PAGES; i++)
-		touch_write(area + i * spf_table, 5);
+		touch_write(area + i * huge, 5);
 	end();
 	for (i = 0; i < HUGE_PAGES; i++)
-		good &= holds(area + i * spf_table, 1, 1, 5);
+		good &= holds(area + i * huge, 1, 1, 5);
 	report(kind, SPF_NOTSUP, HUGE_PAGES, good);
 	area_unmap(area, len);
 	spf_write_file(number, "0");
