@@ -96,6 +96,8 @@ take_lock() {	# one run in a checkout; the verbs that a verb calls share its loc
 		die "$BUILD lies inside KERNEL_SRC=$KERNEL_SRC" \
 			"keep the two apart, for example with O=/other/place"
 	mkdir -p "$BUILD" || die "$BUILD cannot be made" "choose another place with O="
+	[[ -w $BUILD && ( ! -e $lock || -w $lock ) ]] || die "$BUILD cannot be written to" \
+		"make it yours (chown -R), or choose another place with O="
 	exec {fd}<>"$lock"
 	if ! flock -n "$fd"; then
 		holder=$(cat "$lock")
@@ -191,6 +193,7 @@ set_arch() {
 	ARCH=${ARCH:-x86_64}
 	case $ARCH in
 	x86_64)
+		[[ ! ${MMU-} ]] || die "MMU= is for ARCH=powerpc" "leave it out"
 		ARCH_CONFIG=x86_64
 		IMAGE=arch/x86/boot/bzImage
 		QEMU_PROGRAM=qemu-system-x86_64
@@ -200,7 +203,7 @@ set_arch() {
 		ARCH_CONFIG=ppc64le
 		IMAGE=vmlinux
 		QEMU_PROGRAM=qemu-system-ppc64
-		CROSS_COMPILE=${CROSS_COMPILE-powerpc64le-linux-gnu-}
+		CROSS_COMPILE=${CROSS_COMPILE:-powerpc64le-linux-gnu-}
 		MMU=${MMU:-radix}
 		[[ $MMU == radix || $MMU == hash ]] ||
 			die "MMU=$MMU is not known" "use MMU=radix or MMU=hash"
@@ -262,7 +265,8 @@ known_configs() {
 # Results: a directory a run, never overwritten. INCOMPLETE stays in that of a
 # run that did not reach its end; results/latest-* never points at such a one.
 new_results() {	# TARGET: sets RES
-	mkdir -p "$RESULTS"
+	mkdir -p "$RESULTS" && [[ -w $RESULTS ]] || die "$RESULTS cannot be written to" \
+		"make it yours (chown), or use a checkout of your own"
 	RES=$RESULTS/$(date -u +%Y%m%dT%H%M%SZ)-$1
 	until mkdir "$RES" 2>/dev/null; do
 		sleep 1

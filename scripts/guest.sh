@@ -135,7 +135,7 @@ kvm_works() {
 choose_accel() {
 	case ${ACCEL:-auto} in
 	auto)
-		if kvm_works >&/dev/null; then
+		if [[ $ARCH == x86_64 ]] && kvm_works >&/dev/null; then
 			ACCEL=kvm
 		else
 			ACCEL=tcg
@@ -143,6 +143,7 @@ choose_accel() {
 		fi
 		;;
 	kvm)
+		[[ $ARCH == x86_64 ]] || die "ACCEL=kvm is for ARCH=x86_64" "use ACCEL=tcg"
 		kvm_works >&/dev/null || die "ACCEL=kvm: /dev/kvm is missing, not writable or runs nothing" \
 			"load kvm_intel or kvm_amd and join the group kvm, or use ACCEL=tcg"
 		;;
