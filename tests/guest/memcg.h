@@ -11,8 +11,8 @@ void memcg_join(void);
 /* Was there a memory controller? */
 bool memcg_joined(void);
 /*
- * pgfault of its memory.stat, 0 without.  Takes no page fault once it has run.
- * Exact only if hundreds of events happened before: a few the kernel adds later.
+ * pgfault of its memory.stat, 0 without.  Takes faults itself, to have all of them
+ * added up, which do not count here.
  */
 uint64_t memcg_pgfault(void);
 

@@ -79,35 +79,30 @@ uint64_t fault_value(size_t i)
 	return round_begun << 8 | (i + 1);
 }
 
-static void guard_page(char *at)
+static bool try_access(char *at, uint64_t *value, bool store)
 {
 	guard.at = (char *)((uintptr_t)at & -spf_page);
+	if (sigsetjmp(guard.jump, 0)) {
+		guard.armed = false;
+		return false;
+	}
+	guard.armed = true;
+	if (store)
+		*(volatile uint64_t *)at = *value;
+	else
+		*value = *(volatile uint64_t *)at;
+	guard.armed = false;
+	return true;
 }
 
 bool try_store(char *at, uint64_t value)
 {
-	guard_page(at);
-	if (sigsetjmp(guard.jump, 0)) {
-		guard.armed = false;
-		return false;
-	}
-	guard.armed = true;
-	*(volatile uint64_t *)at = value;
-	guard.armed = false;
-	return true;
+	return try_access(at, &value, true);
 }
 
 bool try_load(char *at, uint64_t *value)
 {
-	guard_page(at);
-	if (sigsetjmp(guard.jump, 0)) {
-		guard.armed = false;
-		return false;
-	}
-	guard.armed = true;
-	*value = *(volatile uint64_t *)at;
-	guard.armed = false;
-	return true;
+	return try_access(at, value, false);
 }
 
 bool found(const char *what, size_t i, uint64_t value, uint64_t expected)
