@@ -265,8 +265,10 @@ known_configs() {
 # Results: a directory a run, never overwritten. INCOMPLETE stays in that of a
 # run that did not reach its end; results/latest-* never points at such a one.
 new_results() {	# TARGET: sets RES
-	mkdir -p "$RESULTS" && [[ -w $RESULTS ]] || die "$RESULTS cannot be written to" \
-		"make it yours (chown), or use a checkout of your own"
+	if ! mkdir -p "$RESULTS" || [[ ! -w $RESULTS ]]; then
+		die "$RESULTS cannot be written to" \
+			"make it yours (chown), or use a checkout of your own"
+	fi
 	RES=$RESULTS/$(date -u +%Y%m%dT%H%M%SZ)-$1
 	until mkdir "$RES" 2>/dev/null; do
 		sleep 1
