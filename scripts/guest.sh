@@ -89,8 +89,10 @@ job_header() {	# JOB KEY DEFAULT: a line "# KEY: value" of a job
 add_job() {	# JOB OUT: the initramfs with this script as /job, and what it needs
 	local dir tool
 
-	dir=$(mktemp -d "$BUILD/job.XXXXXX")
+	dir=$BUILD/job-files.$$
 	half_made "$dir"
+	rm -rf "$dir"
+	mkdir "$dir"
 	for tool in $(job_header "$1" NEEDS ""); do
 		tree_tool "$tool"
 		cp -a "$TOOL_DIR/." "$dir"
@@ -135,7 +137,7 @@ kvm_works() {
 choose_accel() {
 	case ${ACCEL:-auto} in
 	auto)
-		if [[ $ARCH == x86_64 ]] && kvm_works >&/dev/null; then
+		if kvm_works >&/dev/null; then
 			ACCEL=kvm
 		else
 			ACCEL=tcg

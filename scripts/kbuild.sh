@@ -34,7 +34,7 @@ kconfigure() {	# TREE DIRECTORY FRAGMENT...
 	! cmp -s "$dir/.config.last" "$dir/.config" || mv "$dir/.config.last" "$dir/.config"
 }
 
-# Needs TREE_NAME (base or patched), and NAME and KERNEL_DIR of the kernel.
+# The next two need TREE_NAME (base or patched), and NAME and KERNEL_DIR of the kernel.
 verify_config() {	# FRAGMENT...: what was asked for is there, the last word counting
 	local missing
 
@@ -52,6 +52,21 @@ verify_config() {	# FRAGMENT...: what was asked for is there, the last word coun
 	[[ -z $missing ]] ||
 		die "$NAME: the configuration does not hold $(paste -sd' ' <<<"$missing")" \
 			"look up what it depends on in the Kconfig files and add that to configs/, or, for SPECULATIVE_PAGE_FAULT, see whether the series is complete: make apply"
+}
+
+build_kernel() {	# TARGET FRAGMENT...: configured by these, to the target; or dies
+	local target=$1 tree=$BUILD/$TREE_NAME/linux log=$BUILD/log/build-$NAME.log
+
+	shift
+	mkdir -p "$KERNEL_DIR"
+	step CONFIG "$NAME" "$BUILD/log/config-$NAME.log" \
+		kconfigure "$tree" "$KERNEL_DIR" "$@" ||
+		die "$NAME cannot be configured" "read $BUILD/log/config-$NAME.log"
+	verify_config "$@"
+	if ! step BUILD "$NAME, $(nproc) jobs" "$log" kmake "$tree" "$KERNEL_DIR" "$target"; then
+		first_errors "$log"
+		die "build failed: $NAME" "read $log"
+	fi
 }
 
 first_errors() {	# LOG

@@ -64,9 +64,14 @@ void drop_area(void)
 	area_unmap(area, area_bytes());
 }
 
+bool store_at(char *first, size_t i)
+{
+	return try_store(page(first, i), fault_value(i));
+}
+
 bool store_in_area(size_t i)
 {
-	return try_store(page(area, i), fault_value(i));
+	return store_at(area, i);
 }
 
 bool store_in_few(size_t i)

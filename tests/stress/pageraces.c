@@ -407,13 +407,13 @@ static bool truncate_holds(void)
 	return true;
 }
 
-/* It marks nothing: it is met by the page that it took away. */
 static void truncate_finish(void)
 {
 	close(fd);
 	drop_area();
 }
 
+/* It marks nothing: it is met by the page that it took away. */
 const struct window truncate_window = {
 	.name = "truncate",
 	.step = STEP_READY,

@@ -59,7 +59,7 @@ static void bounds_prepare(void)
 
 static bool bounds_fault(size_t i)
 {
-	return try_store(page(bounds_pages(), i), fault_value(i));
+	return store_at(bounds_pages(), i);
 }
 
 static void bounds_race(void)
@@ -114,7 +114,7 @@ static void munmap_prepare(void)
 
 static bool munmap_fault(size_t i)
 {
-	return try_store(page(unmapped(), i), fault_value(i));
+	return store_at(unmapped(), i);
 }
 
 static void munmap_race(void)
@@ -216,7 +216,7 @@ static void movedrain_prepare(void)
 
 static bool movedrain_fault(size_t i)
 {
-	return store_in_area(i) || try_store(page(moved, i), fault_value(i));
+	return store_in_area(i) || store_at(moved, i);
 }
 
 static void movedrain_race(void)

@@ -74,6 +74,8 @@ void forget(char *at, size_t n);
 void protect(char *at, size_t n, int prot);
 void move(char *from, char *to);	/* what is as large as the area */
 
+/* The i-th fault, a store to the i-th page from the first on. */
+bool store_at(char *first, size_t i);
 bool store_in_area(size_t i);
 bool store_in_few(size_t i);
 /* Was the i-th fault done, or begun? */
