@@ -125,10 +125,11 @@ scenario() {	# FILE KEY
 	sed -n "s/^$2=//p" "$1" | sed 's/^"\(.*\)"$/\1/'
 }
 
-# A /dev/kvm in a container or a nested guest may open and still run nothing:
-# believe it once it has run a BIOS up to "no bootable device".
+# A /dev/kvm in a container or a nested guest may open and still run nothing, or, without
+# a virtualising processor, interpret each instruction and take minutes to boot: believe
+# it with such a processor and once it has run a BIOS up to "no bootable device".
 kvm_works() {
-	[[ $ARCH == x86_64 && -w /dev/kvm ]] && timeout 5 qemu-system-x86_64 -M pc -accel kvm -cpu host \
+	[[ $ARCH == x86_64 && -w /dev/kvm ]] && grep -qwE 'vmx|svm' /proc/cpuinfo && timeout 5 qemu-system-x86_64 -M pc -accel kvm -cpu host \
 		-nodefaults -display none -no-reboot -boot reboot-timeout=1
 }
 
@@ -146,7 +147,7 @@ choose_accel() {
 		;;
 	kvm)
 		[[ $ARCH == x86_64 ]] || die "ACCEL=kvm is for ARCH=x86_64" "use ACCEL=tcg"
-		kvm_works >&/dev/null || die "ACCEL=kvm: /dev/kvm is missing, not writable or runs nothing" \
+		kvm_works >&/dev/null || die "ACCEL=kvm: /dev/kvm is missing, not writable or runs nothing, or the processor has no VT-x or AMD-V" \
 			"load kvm_intel or kvm_amd and join the group kvm, or use ACCEL=tcg"
 		;;
 	tcg | single | icount) ;;
