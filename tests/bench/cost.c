@@ -275,19 +275,23 @@ static void fault_loops(void)
 	close(fd);
 }
 
-/* Refused by the VMA, and for a missing page table. */
+/* Refused by the VMA. */
 static void refused(void)
 {
 	char *area = empty_area(FAULTS);
-	size_t i;
 
 	if (mlock2(area, FAULTS * spf_page, MLOCK_ONFAULT))
 		die("mlock2");
 	time_writes(area);
 	report("locked_write");
 	area_unmap(area, FAULTS * spf_page);
+}
 
-	area = area_map((TABLES + 1) * spf_table);
+static void table_missing(void)
+{
+	char *area = area_map((TABLES + 1) * spf_table);
+	size_t i;
+
 	touch_write(area + TABLES * spf_table, 1);	/* anon_vma */
 	for (i = 0; i < TABLES; i++) {
 		start();
@@ -474,6 +478,7 @@ int main(int argc, char **argv)
 	files();
 	fault_loops();
 	refused();
+	table_missing();
 	noanon();
 	kernel_read();
 	mappings();

@@ -14,6 +14,7 @@
 
 #define PAGES		FAULTS
 #define STACK_PAGES	1000
+#define TABLES		200
 
 static uint64_t pfn[PAGES];
 static size_t bytes;
@@ -245,10 +246,44 @@ static void stack_inside(void)
 	kind_report("stack inside its bounds", FAULTS, good);
 }
 
+/* The first and the last table are there, and so are the PMD tables. */
+static bool tables_round(void)
+{
+	size_t len = (TABLES + 2) * spf_table, i;
+	char *area = area_map(len), *p;
+	bool good = true;
+
+	touch_write(area, 1);
+	touch_write(area + (TABLES + 1) * spf_table, 1);
+	kind_begin();
+	for (i = 1; i <= TABLES; i++)
+		touch_write(area + i * spf_table, FLIP);
+	kind_end();
+	for (i = 1; i <= TABLES; i++) {
+		p = area + i * spf_table;
+		good &= touch_read(p) == FLIP;
+		touch_write(p, 0);
+		good &= page_is_zero(p) && page_is_zero(page(p, 1));
+	}
+	area_unmap(area, len);
+	return good;
+}
+
+static void table_missing(void)
+{
+	bool good = true;
+	size_t i;
+
+	for (i = 0; i < FAULTS; i += TABLES)
+		good &= tables_round();
+	kind_report("anonymous write, page table missing", FAULTS, good);
+}
+
 static void (*const kinds[])(void) = {
 	anon_read,
 	anon_read_noanon,
 	anon_write,
+	table_missing,
 	zero_to_page,
 	cow_copy,
 	cow_reuse,

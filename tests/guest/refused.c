@@ -426,16 +426,25 @@ static void no_tables(const char *kind, char *area)
 	area_unmap(area, TABLES * spf_table);
 }
 
-static void table_absent(void)
+/* Where the classic path maps huge pages. */
+static void huge_absent(void)
 {
-	no_tables("PTE table absent", area_map(TABLES * spf_table));
+	const char *kind = "huge page absent";
+	char *area = area_map(TABLES * spf_table);
+
+	if (madvise(area, TABLES * spf_table, MADV_HUGEPAGE)) {
+		skip(kind, "no MADV_HUGEPAGE (CONFIG_TRANSPARENT_HUGEPAGE)");
+		area_unmap(area, TABLES * spf_table);
+		return;
+	}
+	no_tables(kind, area);
 }
 
-static void file_table_absent(void)
+static void file_huge_absent(void)
 {
 	int fd = memfd(TABLES * spf_table);
 
-	no_tables("PTE table of a file absent",
+	no_tables("huge page of a file absent",
 		  file_map(fd, TABLES * spf_table, MAP_SHARED));
 	close(fd);
 }
@@ -678,8 +687,8 @@ static void (*const kinds[])(void) = {
 	mlocked,
 	noanon,
 	file_noanon,
-	table_absent,
-	file_table_absent,
+	huge_absent,
+	file_huge_absent,
 	prot_none_read,
 	prot_read_write,
 	unmapped,

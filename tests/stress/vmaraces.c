@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /* Races with who changes the VMA, or moves its pages. See windows.h. */
 #define _GNU_SOURCE
+#include <inttypes.h>
+#include <stdio.h>
 #include <sys/mman.h>
 
 #include "windows.h"
@@ -145,6 +147,79 @@ const struct window munmap_window = {
 	.fault = munmap_fault,
 	.race = munmap_race,
 	.holds = munmap_holds,
+	.finish = drop_area,
+};
+
+/*
+ * munmap() of page after page below tables that are missing.  The PMD table goes
+ * with them, and must not leave with a PTE table in it.
+ */
+static uint64_t tables_before;
+
+/* Bytes of page tables, of this process. */
+static uint64_t table_bytes(void)
+{
+	char line[128];
+	uint64_t kb;
+	FILE *f = fopen("/proc/self/status", "r");
+
+	if (!f)
+		die("fopen of /proc/self/status");
+	while (fgets(line, sizeof(line), f))
+		if (sscanf(line, "VmPTE: %" SCNu64 " kB", &kb) == 1) {
+			fclose(f);
+			return kb << 10;
+		}
+	die("no VmPTE in /proc/self/status");
+}
+
+static char *first_below_table(size_t i)
+{
+	return area + (i + 1) * spf_table;
+}
+
+static const char *pmddrain_setup(void)
+{
+	pages = (FEW_PAGES + 1) * (spf_table / spf_page);
+	area = arena_take(area_bytes());
+	table_bytes();
+	return NULL;
+}
+
+/* The first page is for an anon_vma. */
+static void pmddrain_prepare(void)
+{
+	tables_before = table_bytes();
+	map_pages(area, pages);
+	populate(area, 1, MADV_POPULATE_WRITE);
+}
+
+static bool pmddrain_fault(size_t i)
+{
+	return i < FEW_PAGES && try_store(first_below_table(i), fault_value(i));
+}
+
+static bool pmddrain_holds(void)
+{
+	const uint64_t after = table_bytes();
+
+	if (after <= tables_before)
+		return true;
+	tap_diag("%" PRIu64 " bytes of page tables are left",
+		 after - tables_before);
+	return false;
+}
+
+const struct window pmddrain_window = {
+	.name = "pmddrain",
+	.step = STEP_TABLE,
+	.us = 1000,
+	.met = SPF_CHANGED,
+	.setup = pmddrain_setup,
+	.prepare = pmddrain_prepare,
+	.fault = pmddrain_fault,
+	.race = drop_area,
+	.holds = pmddrain_holds,
 	.finish = drop_area,
 };
 

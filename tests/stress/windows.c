@@ -18,6 +18,7 @@ static const struct window *const windows[] = {
 	&mprotect_window,
 	&bounds_window,
 	&munmap_window,
+	&pmddrain_window,
 	&mremap_window,
 	&movedrain_window,
 	&fork_window,

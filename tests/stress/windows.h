@@ -21,6 +21,7 @@
 /* Where faults linger, as in mm/spf.c. */
 #define STEP_READY	8	/* the page is there, the PTE not yet locked */
 #define STEP_LOCKED	16	/* the PTE is locked, all is valid */
+#define STEP_TABLE	32	/* the PMD table is, to get a PTE table */
 
 struct window {
 	const char *name;
@@ -40,7 +41,7 @@ struct window {
 };
 
 extern const struct window mprotect_window, bounds_window, munmap_window,
-	mremap_window, movedrain_window, fork_window, ptesame_window,
+	pmddrain_window, mremap_window, movedrain_window, fork_window, ptesame_window,
 	mlock_window, uffd_window, collapse_window, truncate_window;
 
 /* Of the round: how many faults were done, and have they come to an end? */
