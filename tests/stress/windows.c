@@ -212,14 +212,16 @@ static bool wanted(const struct window *w, const char *list)
 int main(int argc, char **argv)
 {
 	const char *list = NULL;
-	double seconds = 2;
+	double seconds = 24;
 	pthread_t thread;
 	size_t i, n = 0;
 	int opt;
 
-	while ((opt = getopt(argc, argv, "s:t:")) != -1) {
+	while ((opt = getopt(argc, argv, "s:S:t:")) != -1) {
 		if (opt == 's')
 			seconds = strtod(optarg, NULL);
+		else if (opt == 'S')
+			rng = strtoull(optarg, NULL, 0);
 		else if (opt == 't')
 			list = optarg;
 		else
@@ -235,6 +237,6 @@ int main(int argc, char **argv)
 		die("pthread_create");
 	for (i = 0; i < ARRAY_SIZE(windows); i++)
 		if (wanted(windows[i], list))
-			run(windows[i], seconds * 1000);
+			run(windows[i], seconds * 1000 / n);
 	return tap_done();
 }
