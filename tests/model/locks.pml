@@ -1,37 +1,51 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * The PTE lock, interrupts and grace periods.
+ * Locks of page tables, interrupts and grace periods.
  *
  * Before: CPUS, memory.pml, and ipi_taken(cpu), what an interrupt does on the
- * CPU that takes it.
+ * CPU that takes it.  LOCKS, if there are more than the lock of a PTE table.
+ * LOCKS_ORDER_STORES, if it takes that.
  */
-byte	ptl;			/* 0, or 1 + the CPU that holds it */
-int	ptl_view;		/* what that sees who takes it */
+#ifndef LOCKS
+#define LOCKS	1
+#endif
+#define PTL	0
+
+/*
+ * Who takes a lock sees what its last holder saw.  The stores of the two are in
+ * order also for who does not take it, as the kernel's model has it (see its
+ * ISA2+pooncelock+pooncelock+pombonce), but most models do without.
+ */
+byte	lock[LOCKS];		/* 0, or 1 + the CPU that holds it */
+int	lock_view[LOCKS];	/* what that sees who takes it */
+int	lock_own[LOCKS];	/* what goes along with the stores of that */
 bit	irqs_off[CPUS], in_rcu[CPUS];
 bit	done[CPUS];		/* has nothing to do, and has stored nothing */
 
-inline take_ptl(cpu)
+inline take_lock(cpu, which)
 {
-	ptl = cpu + 1;
-	hand_over(cpu, ptl_view)
+	lock[which] = cpu + 1;
+	hand_over(cpu, lock_view[which]);
+#ifdef LOCKS_ORDER_STORES
+	join(ahead[cpu], lock_own[which])
+#endif
 }
 
-/* spin_lock(), interrupts on or off */
-inline spin_lock_ptl(cpu)
+/* Interrupts on or off */
+inline spin_lock(cpu, which)
 {
 	atomic {
-		ptl == 0;
-		d_step { take_ptl(cpu) }
+		lock[which] == 0;
+		d_step { take_lock(cpu, which) }
 	}
 }
 
-/* spin_trylock() */
-inline spin_trylock_ptl(cpu, got)
+inline spin_trylock(cpu, which, got)
 {
 	atomic {
 		if
-		:: ptl == 0 ->
-			d_step { take_ptl(cpu) };
+		:: lock[which] == 0 ->
+			d_step { take_lock(cpu, which) };
 			got = 1
 		:: else ->
 			got = 0
@@ -39,14 +53,21 @@ inline spin_trylock_ptl(cpu, got)
 	}
 }
 
-inline spin_unlock_ptl(cpu)
+inline spin_unlock(cpu, which)
 {
 	d_step {
-		assert(ptl == cpu + 1);
-		ptl_view = heard[cpu];
-		ptl = 0
+		assert(lock[which] == cpu + 1);
+		lock_view[which] = heard[cpu];
+#ifdef LOCKS_ORDER_STORES
+		lock_own[which] = own[cpu];
+#endif
+		lock[which] = 0
 	}
 }
+
+#define spin_lock_ptl(cpu)		spin_lock(cpu, PTL)
+#define spin_trylock_ptl(cpu, got)	spin_trylock(cpu, PTL, got)
+#define spin_unlock_ptl(cpu)		spin_unlock(cpu, PTL)
 
 /* The next CPU that cpu has to wait for */
 inline next_peer(cpu)
