@@ -16,6 +16,7 @@ RESULTS=$TOP/results
 export O=$BUILD
 
 BASE_TREE=$BUILD/base/linux
+PEER_TREE=$BUILD/peer/linux
 PATCHED_TREE=$BUILD/patched/linux
 
 say() {	# LABEL TEXT
@@ -45,8 +46,8 @@ end_child() {
 	CHILD=
 }
 
-cleanup() {
-	local rc=$?
+cleanup() {	# [STATUS]
+	local rc=${1-$?}
 
 	trap '' INT TERM HUP
 	end_child
@@ -162,9 +163,24 @@ missing_packages() {	# prints them; says on stderr what each is missing for
 		cat "$TOP/scripts/packages"
 		package=$(kernel_version package)
 		[[ ${ARCH-} != powerpc ]] || cat "$TOP/scripts/packages-powerpc"
+		[[ ${PEER:-0} != 1 ]] || cat "$TOP/scripts/packages-peer"
 		[[ ${KERNEL_SRC-} ]] || echo "/usr/src/$package.tar.xz $package"
 	)
 	echo "${missing[*]}"
+}
+
+# A kernel's source; the caller moves NEW to its place.
+unpack_source() {	# PACKAGE NEW LABEL
+	local tarball=/usr/src/$1.tar.xz
+
+	need xz
+	need_space "$BUILD" 2000 "the source of a kernel"
+	half_made "$2"
+	rm -rf "$2"
+	mkdir -p "$2"
+	step "$3" "unpacking $tarball" "$BUILD/log/${3,,}.log" \
+		tar -C "$2" --strip-components=1 -xf "$tarball" ||
+		die "$tarball does not unpack" "apt-get install --reinstall $1"
 }
 
 series_patches() {	# the names in series, in order
@@ -216,7 +232,7 @@ set_arch() {
 	export ARCH CROSS_COMPILE MMU
 }
 
-# Sets TREE_NAME (base or patched), BUSTED (the patch that breaks it, if any),
+# Sets TREE_NAME (base, patched or peer), BUSTED (the patch that breaks it, if any),
 # FRAGMENT and the O= directory KERNEL_DIR of a CONFIG. Needs set_arch.
 set_config() {	# CONFIG
 	local name
@@ -227,6 +243,11 @@ set_config() {	# CONFIG
 		TREE_NAME=base
 		FRAGMENT=SPF
 		name=base
+		;;
+	PEER)
+		TREE_NAME=peer
+		FRAGMENT=PEER
+		name=peer
 		;;
 	BUSTED-*)
 		BUSTED=$TOP/tests/busted/${1#BUSTED-}.patch
@@ -253,7 +274,7 @@ set_config() {	# CONFIG
 known_configs() {
 	local f
 
-	printf BASE
+	printf 'BASE PEER'
 	for f in "$TOP"/configs/*.boot; do
 		printf ' %s' "$(basename "$f" .boot)"
 	done

@@ -34,7 +34,7 @@ kconfigure() {	# TREE DIRECTORY FRAGMENT...
 	! cmp -s "$dir/.config.last" "$dir/.config" || mv "$dir/.config.last" "$dir/.config"
 }
 
-# The next two need TREE_NAME (base or patched), and NAME and KERNEL_DIR of the kernel.
+# The next two need TREE_NAME (base, patched or peer), and NAME and KERNEL_DIR of the kernel.
 verify_config() {	# FRAGMENT...: what was asked for is there, the last word counting
 	local missing
 
@@ -46,8 +46,8 @@ verify_config() {	# FRAGMENT...: what was asked for is there, the last word coun
 				if (want[c] != (c in have ? have[c] : "n"))
 					print c "=" want[c]
 		}' "$KERNEL_DIR/.config" "$@" | sort)
-	# The pristine tree does not know the series' own symbol.
-	[[ $TREE_NAME != base ]] ||
+	# A pristine tree does not know the series' own symbol.
+	[[ $TREE_NAME == patched ]] ||
 		missing=$(grep -v '^CONFIG_SPECULATIVE_PAGE_FAULT=' <<<"$missing") || true
 	[[ -z $missing ]] ||
 		die "$NAME: the configuration does not hold $(paste -sd' ' <<<"$missing")" \

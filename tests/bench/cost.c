@@ -26,7 +26,6 @@
 #define FORKS		30
 #define THREADS		100
 #define BATCH		50
-#define VMAS		1000
 #define AROUND		16	/* pages that a file's read fault maps */
 #define TOUCHED		16	/* pages of the mapped and touched areas */
 #define LOOPS		20
@@ -36,6 +35,7 @@
 static uint64_t sample[FAULTS];
 static size_t samples;
 static uint64_t overhead;
+static bool threaded;
 static uint64_t t0;
 
 static inline uint64_t now(void)
@@ -78,7 +78,7 @@ static uint64_t median(void)
 /* Each sample is so many operations. */
 static void report_batch(const char *operation, unsigned int batch)
 {
-	printf("%s\t%" PRIu64 "\n", operation,
+	printf("%s%s\t%" PRIu64 "\n", operation, threaded ? "_threaded" : "",
 	       (median() - overhead) / batch);
 }
 
@@ -400,28 +400,74 @@ static void protect(void)
 	area_unmap(area, TOUCHED * spf_page);
 }
 
-static void fork_vmas(void)
+/* Each page a VMA of its own. */
+static char *split_area(size_t vmas)
 {
-	char *area = written_area(VMAS);
+	char *area = written_area(vmas);
+	size_t i;
+
+	for (i = 1; i < vmas; i += 2)
+		if (mprotect(page(area, i), spf_page, PROT_READ))
+			die("mprotect");
+	return area;
+}
+
+/* child(): what the child does, and does not return from */
+static void time_forks(size_t forks, void (*child)(void))
+{
 	int status;
 	pid_t pid;
 	size_t i;
 
-	for (i = 1; i < VMAS; i += 2)
-		if (mprotect(page(area, i), spf_page, PROT_READ))
-			die("mprotect");
-	for (i = 0; i < FORKS; i++) {
+	for (i = 0; i < forks; i++) {
 		start();
 		pid = fork();
 		if (pid < 0)
 			die("fork");
 		if (!pid)
-			_exit(0);
+			child();
 		waitpid(pid, &status, 0);
 		stop();
+		if (status)
+			die("a child ended with %d", status);
 	}
-	report("fork_wait_1000_vmas");
-	area_unmap(area, VMAS * spf_page);
+}
+
+static void leave(void)
+{
+	_exit(0);
+}
+
+static void run_nothing(void)
+{
+	execl("/proc/self/exe", "cost", "nothing", NULL);
+	_exit(1);
+}
+
+static void many_vmas(size_t vmas, size_t times, const char *forked,
+		      const char *unmapped)
+{
+	char *area = split_area(vmas);
+	size_t i;
+
+	time_forks(times, leave);
+	report(forked);
+	area_unmap(area, vmas * spf_page);
+	for (i = 0; i < times; i++) {
+		area = split_area(vmas);
+		start();
+		area_unmap(area, vmas * spf_page);
+		stop();
+	}
+	report(unmapped);
+}
+
+static void processes(void)
+{
+	many_vmas(1000, FORKS, "fork_wait_1000_vmas", "munmap_1000_vmas");
+	many_vmas(10000, 5, "fork_wait_10000_vmas", "munmap_10000_vmas");
+	time_forks(FORKS, run_nothing);
+	report("fork_exec_wait");
 }
 
 static void *nothing(void *arg)
@@ -447,12 +493,23 @@ static void threads(void)
 	report_batch("thread_create_join", BATCH);
 }
 
+static void fault_kinds(void)
+{
+	anonymous();
+	cow();
+	files();
+	fault_loops();
+	table_missing();
+	kernel_read();
+}
+
 int main(int argc, char **argv)
 {
 	struct sched_param sp = { .sched_priority = 1 };
 	size_t i;
 
-	(void)argc;
+	if (argc > 1 && !strcmp(argv[1], "nothing"))
+		return 0;
 	/* Random addresses give the VMA tree another shape in each run. */
 	if (!(personality(0xffffffff) & ADDR_NO_RANDOMIZE)) {
 		personality(ADDR_NO_RANDOMIZE);
@@ -473,18 +530,16 @@ int main(int argc, char **argv)
 		stop();
 	}
 	overhead = median();
-	anonymous();
-	cow();
-	files();
-	fault_loops();
+	fault_kinds();
 	refused();
-	table_missing();
 	noanon();
-	kernel_read();
 	mappings();
 	protect();
-	fork_vmas();
+	processes();
 	threads();
+	spf_second_thread();
+	threaded = true;
+	fault_kinds();
 	fflush(stdout);
 	return 0;
 }

@@ -5,7 +5,7 @@
 # with a series of two patches, and a kernel tree of three files that it fits.
 
 set -u
-unset SPF_LOCK O KERNEL_SRC FORCE_VERSION CONFIG TESTS BENCH ARCH MMU CROSS_COMPILE \
+unset SPF_LOCK O KERNEL_SRC FORCE_VERSION CONFIG TESTS BENCH KERNELS ARCH MMU CROSS_COMPILE \
 	CPUS MEM ACCEL TIMEOUT V SECONDS SEED
 
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
