@@ -68,8 +68,13 @@ inline pmd_table_drain()
 /* zap_pmd_range(), change_pmd_range() */
 inline pass_by()
 {
-	pmd_table_drain();
 	READ_ONCE(WRITER, PMD, pmd);
+	if
+	:: !pmd ->
+		pmd_table_drain();
+		READ_ONCE(WRITER, PMD, pmd)
+	:: else
+	fi;
 	if
 	:: pmd ->
 		spin_lock_ptl(WRITER);
@@ -148,10 +153,15 @@ inline spf_install_table(cpu)
 		lock_of_freed_table = pmd_freed;
 		assert(!lock_of_freed_table)
 	}
+#ifdef NO_ENTRY_FIRST
+	vma_unchanged(cpu);
+	READ_ONCE(cpu, PMD, pmd);
+#else
+	READ_ONCE(cpu, PMD, pmd);
 #ifndef NO_PMDL_CHECK
 	vma_unchanged(cpu);
 #endif
-	READ_ONCE(cpu, PMD, pmd);
+#endif
 	if
 	:: valid && !pmd ->
 		WRITE_ONCE(cpu, PMD, 1);
@@ -233,6 +243,10 @@ init {
 		value[NTH(GEN, 0)] = 1;
 		value[NTH(SECT, 0)] = 2;
 		value[NTH(PUD, 0)] = 1;
+		if
+		:: value[NTH(PMD, 0)] = 1	/* for the writer to take away */
+		:: true
+		fi;
 		run writer();
 		i = 1;
 		do
