@@ -17,6 +17,22 @@ guest_make() {	# OPTION...: the programs, by tests/guest/Makefile
 	make -C "$TOP/tests/guest" O="$BUILD/guest-$ARCH/bin" CC="${CROSS_COMPILE}gcc" "$@"
 }
 
+build_plugin() {	# NAME: of tests/NAME, for the QEMU of this machine
+	make -C "$TOP/tests/$1" O="$BUILD/plugin"
+}
+
+# Adds it to QEMU; what it finds goes to the file.
+add_plugin() {	# NAME KERNEL-DIRECTORY FILE
+	[[ $ACCEL == single ]] ||
+		die "the plugin $1 wants CPUs that take turns, not ACCEL=$ACCEL" \
+			"ACCEL=single"
+	[[ -f $TOP/tests/$1/Makefile ]] || die "PLUGIN=$1: there is no tests/$1/Makefile"
+	[[ -f $2/System.map ]] || die "there is no $2/System.map" "make build"
+	step PLUGIN "$1" "$BUILD/log/plugin-$1.log" build_plugin "$1" ||
+		die "the plugin $1 does not compile" "read $BUILD/log/plugin-$1.log"
+	QEMU+=(-plugin "$BUILD/plugin/$1.so,map=$2/System.map,out=$3")
+}
+
 # Debian's package for another architecture, by an apt whose state is all its own.
 fetch_busybox() {	# DIRECTORY DEBIAN-ARCHITECTURE
 	local apt=(apt-get -o "APT::Architecture=$2" -o "APT::Architectures::=$2"
@@ -114,11 +130,12 @@ guest_settings() {	# JOB FRAGMENT
 	TIMEOUT=${USER_TIMEOUT:-$(job_header "$1" TIMEOUT 300)}
 	APPEND=$(scenario "$file" "APPEND_$ARCH")
 	JOB_ACCEL=$(job_header "$1" ACCEL "$ACCEL")
-	# A cure for multi-threaded emulation, which KVM does not need.
-	[[ $JOB_ACCEL != single || $ACCEL == tcg ]] || JOB_ACCEL=$ACCEL
+	PLUGIN=$(job_header "$1" PLUGIN "")
+	# A cure for multi-threaded emulation, which KVM does not need; a plugin does.
+	[[ $JOB_ACCEL != single || $ACCEL == tcg || $PLUGIN ]] || JOB_ACCEL=$ACCEL
 	# QEMU counts instructions on one CPU only.
 	[[ $JOB_ACCEL == icount ]] || CPUS=${USER_CPUS:-$CPUS}
-	export CPUS MEM TIMEOUT APPEND
+	export CPUS MEM TIMEOUT APPEND PLUGIN
 }
 
 scenario() {	# FILE KEY
