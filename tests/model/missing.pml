@@ -68,13 +68,8 @@ inline pmd_table_drain()
 /* zap_pmd_range(), change_pmd_range() */
 inline pass_by()
 {
+	pmd_table_drain();
 	READ_ONCE(WRITER, PMD, pmd);
-	if
-	:: !pmd ->
-		pmd_table_drain();
-		READ_ONCE(WRITER, PMD, pmd)
-	:: else
-	fi;
 	if
 	:: pmd ->
 		spin_lock_ptl(WRITER);
@@ -153,14 +148,9 @@ inline spf_install_table(cpu)
 		lock_of_freed_table = pmd_freed;
 		assert(!lock_of_freed_table)
 	}
-#ifdef NO_ENTRY_FIRST
-	vma_unchanged(cpu);
-	READ_ONCE(cpu, PMD, pmd);
-#else
 	READ_ONCE(cpu, PMD, pmd);
 #ifndef NO_PMDL_CHECK
 	vma_unchanged(cpu);
-#endif
 #endif
 	if
 	:: valid && !pmd ->
