@@ -5,7 +5,7 @@
 .DEFAULT_GOAL := help
 
 VERBS := help doctor deps base apply unapply check build boot test stress bench cost \
-	size bisect export
+	size bisect export deb
 
 .PHONY: $(VERBS)
 $(VERBS):

@@ -164,6 +164,7 @@ missing_packages() {	# prints them; says on stderr what each is missing for
 		package=$(kernel_version package)
 		[[ ${ARCH-} != powerpc ]] || cat "$TOP/scripts/packages-powerpc"
 		[[ ${PEER:-0} != 1 ]] || cat "$TOP/scripts/packages-peer"
+		[[ ${DEB:-0} != 1 ]] || cat "$TOP/scripts/packages-deb"
 		[[ ${KERNEL_SRC-} ]] || echo "/usr/src/$package.tar.xz $package"
 	)
 	echo "${missing[*]}"
