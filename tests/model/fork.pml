@@ -81,7 +81,7 @@ proctype forker()
 	mm_end_vma_marks(FORKER);
 #endif
 	atomic {
-		done[FORKER] = 1;
+		finished[FORKER] = 1;
 		forget(FORKER)
 	}
 }
@@ -203,7 +203,7 @@ unlock:
 	spin_unlock_ptl(FAULT);
 out:
 	atomic {
-		done[FAULT] = 1;
+		finished[FAULT] = 1;
 		forget(FAULT)
 	}
 }

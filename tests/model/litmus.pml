@@ -11,7 +11,7 @@
 #define STORES	6
 #define GEN	0
 #define FIELD	1
-#define SECT	2	/* or the life, or the notifier */
+#define SECT	2	/* or the life, the notifier, or a lock that is looked at */
 #define PTE	3
 #define UNUSED	4
 #define ipi_taken(cpu)	skip
@@ -20,7 +20,8 @@
 #include "locks.pml"
 
 mtype = { MARK_BEFORE_CHANGE, SECTION_END, LIFE_BEFORE_MARK,
-	  DETACH_BEFORE_LIFE, THE_DRAIN, GRACE_PERIOD,
+	  DETACH_BEFORE_LIFE, THE_DRAIN, TABLES_DRAIN, THIRD_FAULT,
+	  CLASSIC_FAULT, GRACE_PERIOD,
 	  CORR, WRC_RELEASE_ACQUIRE, STORE_BUFFERING };
 mtype	test = CORR;
 byte	r0, r1, r2, r3;		/* of the last process */
@@ -60,6 +61,20 @@ proctype P0()
 		spin_lock_ptl(0);
 		spin_unlock_ptl(0);
 		READ_ONCE(0, PTE, w0)
+	:: test == TABLES_DRAIN || test == THIRD_FAULT ->
+		smp_store_release(0, GEN, 2);
+		smp_wmb(0);
+		smp_mb(0);
+		READ_ONCE(0, SECT, w1);
+		smp_rmb(0);	/* smp_acquire__after_ctrl_dep() */
+		READ_ONCE(0, PTE, w0)
+	:: test == CLASSIC_FAULT ->
+		smp_store_release(0, GEN, 2);
+		smp_wmb(0);
+#ifndef NO_MB
+		smp_mb(0);
+#endif
+		smp_store_release(0, SECT, 1)
 	:: test == GRACE_PERIOD ->
 		smp_store_release(0, GEN, 2);
 		smp_wmb(0);
@@ -70,6 +85,9 @@ proctype P0()
 		WRITE_ONCE(0, FIELD, 1)
 	:: test == STORE_BUFFERING ->
 		WRITE_ONCE(0, FIELD, 1);
+#ifndef NO_MB
+		smp_mb(0);
+#endif
 		READ_ONCE(0, PTE, w0)
 	fi;
 	ended++
@@ -120,6 +138,24 @@ proctype P1()
 		:: else
 		fi;
 		spin_unlock_ptl(1)
+	:: test == TABLES_DRAIN ->
+		WRITE_ONCE(1, SECT, 1);
+		smp_mb(1);
+		smp_load_acquire(1, GEN, r0);
+		if
+		:: r0 == 1 -> WRITE_ONCE(1, PTE, 1)
+		:: else
+		fi;
+		smp_store_release(1, SECT, 0)
+	:: test == THIRD_FAULT ->
+		WRITE_ONCE(1, SECT, 1);
+		smp_mb(1);
+		WRITE_ONCE(1, PTE, 1);
+		smp_store_release(1, SECT, 0)
+	:: test == CLASSIC_FAULT ->
+		smp_load_acquire(1, SECT, w1);
+		smp_wmb(1);
+		WRITE_ONCE(1, PTE, 1)
 	:: test == GRACE_PERIOD ->
 		in_rcu[1] = 1;
 		smp_load_acquire(1, GEN, r0);
@@ -142,6 +178,9 @@ proctype P1()
 #endif
 	:: test == STORE_BUFFERING ->
 		WRITE_ONCE(1, PTE, 1);
+#ifndef NO_MB
+		smp_mb(1);
+#endif
 		READ_ONCE(1, FIELD, r0)
 	fi;
 	ended++
@@ -155,6 +194,10 @@ proctype P2()
 		smp_rmb(2);
 		smp_load_acquire(2, GEN, r1);
 		READ_ONCE(2, SECT, r2)
+	:: test == THIRD_FAULT || test == CLASSIC_FAULT ->
+		READ_ONCE(2, PTE, r0);
+		smp_rmb(2);
+		smp_load_acquire(2, GEN, r1)
 	:: test == WRC_RELEASE_ACQUIRE ->
 		smp_load_acquire(2, PTE, r0);
 		READ_ONCE(2, FIELD, r1)
@@ -175,9 +218,13 @@ init {
 		:: test = LIFE_BEFORE_MARK
 		:: test = DETACH_BEFORE_LIFE
 		:: test = THE_DRAIN
+		:: test = TABLES_DRAIN
+		:: test = THIRD_FAULT
+		:: test = CLASSIC_FAULT
 		:: test = GRACE_PERIOD
 		:: test = CORR
 		:: test = WRC_RELEASE_ACQUIRE
+		:: test = STORE_BUFFERING
 #endif
 		fi;
 		run P0();
@@ -198,6 +245,13 @@ init {
 			forbidden_outcome = r0 == 1 && r1 == 1
 		:: test == THE_DRAIN ->
 			forbidden_outcome = w0 == 0 && r0 == 1
+		:: test == TABLES_DRAIN ->
+			forbidden_outcome = w1 == 0 && w0 == 0 && r0 == 1
+		:: test == THIRD_FAULT ->
+			forbidden_outcome = w1 == 0 && w0 == 0 && r0 == 1 &&
+					    r1 == 1
+		:: test == CLASSIC_FAULT ->
+			forbidden_outcome = w1 == 1 && r0 == 1 && r1 == 1
 		:: test == GRACE_PERIOD ->
 			forbidden_outcome = r0 == 1 && (w0 == 0 || r1 == 1)
 		:: test == CORR ->

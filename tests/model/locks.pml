@@ -4,31 +4,22 @@
  *
  * Before: CPUS, memory.pml, and ipi_taken(cpu), what an interrupt does on the
  * CPU that takes it.  LOCKS, if there are more than the lock of a PTE table.
- * LOCKS_ORDER_STORES, if it takes that.
  */
 #ifndef LOCKS
 #define LOCKS	1
 #endif
 #define PTL	0
 
-/*
- * Who takes a lock sees what its last holder saw.  The stores of the two are in
- * order also for who does not take it, as the kernel's model has it (see its
- * ISA2+pooncelock+pooncelock+pombonce), but most models do without.
- */
+/* Who takes a lock sees what its last holder saw. */
 byte	lock[LOCKS];		/* 0, or 1 + the CPU that holds it */
 int	lock_view[LOCKS];	/* what that sees who takes it */
-int	lock_own[LOCKS];	/* what goes along with the stores of that */
 bit	irqs_off[CPUS], in_rcu[CPUS];
-bit	done[CPUS];		/* has nothing to do, and has stored nothing */
+bit	finished[CPUS];		/* has nothing to do, and has stored nothing */
 
 inline take_lock(cpu, which)
 {
 	lock[which] = cpu + 1;
-	hand_over(cpu, lock_view[which]);
-#ifdef LOCKS_ORDER_STORES
-	join(ahead[cpu], lock_own[which])
-#endif
+	hand_over(cpu, lock_view[which])
 }
 
 /* Interrupts on or off */
@@ -58,9 +49,6 @@ inline spin_unlock(cpu, which)
 	d_step {
 		assert(lock[which] == cpu + 1);
 		lock_view[which] = heard[cpu];
-#ifdef LOCKS_ORDER_STORES
-		lock_own[which] = own[cpu];
-#endif
 		lock[which] = 0
 	}
 }
@@ -73,7 +61,7 @@ inline spin_unlock(cpu, which)
 inline next_peer(cpu)
 {
 	do
-	:: peer < CPUS && (peer == cpu || done[peer]) -> peer++
+	:: peer < CPUS && (peer == cpu || finished[peer]) -> peer++
 	:: else -> break
 	od
 }

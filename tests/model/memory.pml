@@ -19,7 +19,7 @@
  * So WRITE_ONCE() and READ_ONCE() order nothing but their own location,
  * smp_wmb() the stores of a CPU, smp_rmb() its loads, a release all that came
  * before, an acquire all that comes after, and a release passes on what its
- * CPU had loaded: as in the kernel's memory model (tools/memory-model), of
+ * CPU had loaded, and smp_mb() lets all CPUs hear of what its CPU had heard of: as in the kernel's memory model (tools/memory-model), of
  * which store buffers that drain in order (TSO) or by address (PSO), and
  * stores that reach one CPU before another, are special cases.  Plain accesses
  * are like WRITE_ONCE() and READ_ONCE().  A copy that is torn shows as fields
@@ -50,6 +50,7 @@ int	sees[CPUS], heard[CPUS], own[CPUS], ahead[CPUS];
 /* Scratch, dead after each step, and so no part of the state. */
 hidden byte l_, ts_;
 hidden int v_;
+hidden byte c_;
 
 inline join(view, other)
 {
@@ -152,6 +153,20 @@ inline load(cpu, loc, to, mask)
 inline hand_over(cpu, view)
 {
 	receive(cpu, view, ~0)
+}
+
+inline smp_mb(cpu)
+{
+	d_step {
+		c_ = 0;
+		do
+		:: c_ < CPUS -> receive(c_, heard[cpu], 0); c_++
+		:: else -> break
+		od;
+		c_ = 0;
+		sees[cpu] = heard[cpu];
+		ahead[cpu] = heard[cpu]
+	}
 }
 
 /*

@@ -11,8 +11,11 @@
  *   - no fault that sampled the VMA before the section sets a PTE once the
  *     section has passed by it.
  *
- * A fault may find a table that another one installed after the section, and
- * then has to see the mark: writer and installer took the same lock.
+ * A fault may find a table that another one installed after the writer had passed
+ * by, and then has to see the mark.  That other one may know of the section; or be on
+ * another VMA below the same entry, which is not marked: with SHARED there is one,
+ * and no table goes away.  It may be a fault of the classic path, which takes
+ * the lock of the PMD table alone, once mmap_lock has been let go.
  *
  * Guards are removed by the macros NO_..., IRQS_ON; REACH=condition says that
  * no fault of which that is true completes, which is to be false.
@@ -20,22 +23,29 @@
 #ifndef READERS
 #define READERS	2
 #endif
-#define CPUS	(1 + READERS)
 #define WRITER	0
+#ifdef SHARED
+#define CPUS	(2 + READERS)
+#define NEIGHBOUR (1 + READERS)
+#else
+#define CPUS	(1 + READERS)
+#endif
 
-#define LOCS	5
+#define LOCS	6
 #define STORES	5
 #define GEN	0	/* vma->vm_mark.gen */
 #define LIFE	1	/* vma->vm_mark.life: this VMA stays */
 #define SECT	2	/* mm->vma_write_gen */
 #define PMD	3	/* the entry: is there a PTE table? */
 #define PUD	4	/* likewise, a PMD table? */
+#define HELD	5	/* page_table_lock, for who looks at it without taking it */
 
+/*
+ * The lock of the PMD table is not in it: it keeps away who does not take
+ * page_table_lock, and here is nobody like that.
+ */
 #define LOCKS	2
-#ifndef NO_LOCK_ORDER
-#define LOCKS_ORDER_STORES
-#endif
-#define PMDL	1	/* the lock of the PMD table */
+#define MM_PTL	1	/* page_table_lock */
 
 #define ipi_taken(cpu)	skip
 
@@ -52,23 +62,35 @@ bit	table_lost, lock_of_freed_table, pte_behind_writer;
 bit	reached;
 #endif
 
-/* pmd_table_drain(): in one step, for who fails to get the lock falls back */
-inline pmd_table_drain()
+inline mm_tables_drain()
 {
 #ifdef NO_DRAIN
 	skip
 #else
-	atomic {
-		spin_lock(WRITER, PMDL);
-		spin_unlock(WRITER, PMDL)
-	}
+#ifndef NO_MB_DRAIN
+	smp_mb(WRITER);
+#endif
+	READ_ONCE(WRITER, HELD, held);	/* spin_is_locked() */
+	if
+	:: held ->
+		/* In one step, for who fails to get the lock falls back. */
+		atomic {
+			spin_lock(WRITER, MM_PTL);
+			spin_unlock(WRITER, MM_PTL)
+		}
+	:: else ->
+#ifdef NO_ACQUIRE
+		skip
+#else
+		smp_rmb(WRITER)		/* smp_acquire__after_ctrl_dep() */
+#endif
+	fi
 #endif
 }
 
 /* zap_pmd_range(), change_pmd_range() */
 inline pass_by()
 {
-	pmd_table_drain();
 	READ_ONCE(WRITER, PMD, pmd);
 	if
 	:: pmd ->
@@ -119,37 +141,66 @@ inline mark_mprotect()
 
 proctype writer()
 {
-	byte pmd, peer = 0;
+	byte pmd, held, peer = 0;
 
 	if
 	:: mark_munmap();
+#ifndef LATE_DRAIN
+	   mm_tables_drain();
+#endif
 	   mm_end_vma_marks(WRITER);	/* mmap_write_downgrade() */
+#ifdef LATE_DRAIN
+	   mm_tables_drain();
+#endif
 	   pass_by();
+#ifndef SHARED
 	   free_tables()
+#endif
 	:: mark_mprotect();
+	   mm_tables_drain();
 	   pass_by();
 	   mm_end_vma_marks(WRITER)
 	fi;
 	atomic {
-		done[WRITER] = 1;
+		finished[WRITER] = 1;
 		forget(WRITER)
+	}
+}
+
+inline lock_mm(cpu)
+{
+	atomic {
+		spin_trylock(cpu, MM_PTL, valid);
+		if
+		:: !valid -> goto out
+		:: else -> WRITE_ONCE(cpu, HELD, 1)
+		fi
+	}
+#ifndef NO_MB_INSTALL
+	smp_mb(cpu)	/* smp_mb__after_spinlock() */
+#else
+	skip
+#endif
+}
+
+inline unlock_mm(cpu)
+{
+	atomic {
+		smp_store_release(cpu, HELD, 0);
+		spin_unlock(cpu, MM_PTL)
 	}
 }
 
 /* spf_install_table() */
 inline spf_install_table(cpu)
 {
-	spin_trylock(cpu, PMDL, valid);
-	if
-	:: !valid -> goto out
-	:: else
-	fi;
+	lock_mm(cpu);
 	atomic {
 		lock_of_freed_table = pmd_freed;
 		assert(!lock_of_freed_table)
 	}
 	READ_ONCE(cpu, PMD, pmd);
-#ifndef NO_PMDL_CHECK
+#ifndef NO_INSTALL_CHECK
 	vma_unchanged(cpu);
 #endif
 	if
@@ -163,7 +214,7 @@ inline spf_install_table(cpu)
 		table_lost = pmd_freed && installed;
 		assert(!table_lost)
 	}
-	spin_unlock(cpu, PMDL);
+	unlock_mm(cpu);
 	if
 	:: !pmd -> goto out
 	:: else
@@ -221,10 +272,42 @@ proctype fault(byte cpu)
 out:
 	irqs_off[cpu] = 0;
 	atomic {
-		done[cpu] = 1;
+		finished[cpu] = 1;
 		forget(cpu)
 	}
 }
+
+#ifdef SHARED
+proctype neighbour()
+{
+	byte pmd, sect;
+	bit valid;
+
+	if
+	:: lock_mm(NEIGHBOUR);
+	   READ_ONCE(NEIGHBOUR, PMD, pmd);
+	   if
+	   :: !pmd -> WRITE_ONCE(NEIGHBOUR, PMD, 1)
+	   :: else
+	   fi;
+	   unlock_mm(NEIGHBOUR)
+	:: /* mmap_read_lock() */
+	   smp_load_acquire(NEIGHBOUR, SECT, sect);
+	   READ_ONCE(NEIGHBOUR, PMD, pmd);
+	   if
+	   :: sect == 3 && !pmd ->
+		smp_wmb(NEIGHBOUR);	/* pmd_install() */
+		WRITE_ONCE(NEIGHBOUR, PMD, 1)
+	   :: else
+	   fi
+	fi;
+out:
+	atomic {
+		finished[NEIGHBOUR] = 1;
+		forget(NEIGHBOUR)
+	}
+}
+#endif
 
 init {
 	byte i;
@@ -238,9 +321,12 @@ init {
 		:: true
 		fi;
 		run writer();
+#ifdef SHARED
+		run neighbour();
+#endif
 		i = 1;
 		do
-		:: i < CPUS -> run fault(i); i++
+		:: i <= READERS -> run fault(i); i++
 		:: else -> break
 		od
 	}

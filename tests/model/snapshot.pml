@@ -79,7 +79,7 @@ proctype forker()
 #ifndef EARLY_END
 	mm_end_vma_marks(FORKER);
 #endif
-	done[FORKER] = 1
+	finished[FORKER] = 1
 }
 
 proctype thread()
@@ -114,7 +114,7 @@ out:
 	if
 	:: !node_present ->
 		/* The classic path waits for mmap_lock. */
-		done[FORKER];
+		finished[FORKER];
 		node_present = 1
 	:: else
 	fi;
@@ -130,7 +130,7 @@ out:
 		:: else
 		fi
 	}
-	done[THREAD] = 1
+	finished[THREAD] = 1
 }
 
 init {
@@ -142,7 +142,7 @@ init {
 		run thread()
 	}
 	atomic {
-		done[FORKER] && done[THREAD];
+		finished[FORKER] && finished[THREAD];
 #ifdef REACH
 		reached = child_has_link && child_has_node;
 		assert(!reached);

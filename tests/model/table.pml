@@ -597,7 +597,7 @@ out:
 	/* rcu_read_unlock() */
 	atomic {
 		in_rcu[me] = 0;
-		done[me] = 1;
+		finished[me] = 1;
 		forget(me)
 	}
 }
@@ -611,7 +611,7 @@ init {
 		value[NTH(FLAGS, 0)] = 1;
 		value[NTH(SECT, 0)] = 2;
 		value[NTH(PMD, 0)] = THE_TABLE;
-		done[OTHER] = 1;
+		finished[OTHER] = 1;
 		run writer();
 		run fault(2)
 #if READERS == 2
