@@ -16,7 +16,6 @@
 #include <sys/mman.h>
 #include <sys/personality.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "spf.h"
@@ -38,22 +37,14 @@ static uint64_t overhead;
 static bool threaded;
 static uint64_t t0;
 
-static inline uint64_t now(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return ts.tv_sec * 1000000000ULL + ts.tv_nsec;
-}
-
 static inline void start(void)
 {
-	t0 = now();
+	t0 = now_ns();
 }
 
 static inline void stop(void)
 {
-	uint64_t t1 = now();
+	uint64_t t1 = now_ns();
 
 	sample[samples++] = t1 - t0;
 }

@@ -15,7 +15,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "spf.h"
@@ -185,14 +184,6 @@ static void make_chunks(void)
 		free_mem(holes[i], spf_page);
 }
 
-static double now(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return ts.tv_sec + ts.tv_nsec / 1e9;
-}
-
 static double seconds_of(const struct timeval *tv)
 {
 	return tv->tv_sec + tv->tv_usec / 1e6;
@@ -203,7 +194,8 @@ static void run(void)
 	struct worker *workers = calloc(opt.threads, sizeof(*workers));
 	uint64_t records = 0;
 	struct rusage r0, r1;
-	double start, real;
+	uint64_t start;
+	double real;
 	unsigned int i;
 
 	if (!workers)
@@ -216,7 +208,7 @@ static void run(void)
 			die("pthread_create of thread %u", i);
 	}
 	getrusage(RUSAGE_SELF, &r0);
-	start = now();
+	start = now_ns();
 	pthread_barrier_wait(&barrier);
 	sleep(opt.seconds);
 	stopping = true;
@@ -227,7 +219,7 @@ static void run(void)
 			printf("thread %u: %" PRIu64 " records\n", i,
 			       workers[i].records);
 	}
-	real = now() - start;
+	real = (now_ns() - start) / 1e9;
 	getrusage(RUSAGE_SELF, &r1);
 	printf("%.0f records/s\n", records / real);
 	printf("real %5.2f s\n", real);

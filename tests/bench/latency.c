@@ -60,14 +60,6 @@ static void allow_overcommit(void)
 	close(fd);
 }
 
-static uint64_t now(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return ts.tv_sec * 1000000000ULL + ts.tv_nsec;
-}
-
 static void odd_sleep(void)
 {
 	uint64_t ns = 200000 + spf_rand(&probe->rng) % 10000000;
@@ -258,13 +250,13 @@ static void *fault_thread(void *arg)
 	if (pthread_setschedparam(pthread_self(), SCHED_FIFO, &sp))
 		die("cannot run SCHED_FIFO (run as root)");
 	p->fault->access(p->area + faults * step);	/* the code is there */
-	now();
+	now_ns();
 	for (i = 0; i < faults; i++) {
 		odd_sleep();
 		getrusage(RUSAGE_THREAD, &r0);
-		t0 = now();
+		t0 = now_ns();
 		p->fault->access(p->area + i * step);
-		t1 = now();
+		t1 = now_ns();
 		getrusage(RUSAGE_THREAD, &r1);
 		p->sample[i] = t1 - t0;
 		p->blocked += r1.ru_nvcsw - r0.ru_nvcsw;

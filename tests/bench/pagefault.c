@@ -18,7 +18,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "spf.h"
@@ -165,14 +164,6 @@ static void *work(void *arg)
 	return NULL;
 }
 
-static double now(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return ts.tv_sec + ts.tv_nsec / 1e9;
-}
-
 static unsigned long total(unsigned int n)
 {
 	unsigned long sum = 0;
@@ -186,14 +177,14 @@ static unsigned long total(unsigned int n)
 static double rate(unsigned int n, double seconds)
 {
 	unsigned long before;
-	double begin;
+	uint64_t begin;
 
 	while (__atomic_load_n(&shared->ready, __ATOMIC_ACQUIRE) < n)
 		usleep(1000);
 	before = total(n);
-	begin = now();
+	begin = now_ns();
 	usleep(seconds * 1e6);
-	return (total(n) - before) / (now() - begin);
+	return (total(n) - before) / ((now_ns() - begin) / 1e9);
 }
 
 static void measure(unsigned int n, bool threads, double seconds)

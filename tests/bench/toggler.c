@@ -12,7 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "spf.h"
@@ -21,14 +20,6 @@
 #define AREA_BYTES	(8UL << 20)
 
 static volatile bool stop;
-
-static double now(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return ts.tv_sec + ts.tv_nsec / 1e9;
-}
 
 static void *toggle(void *arg)
 {
@@ -43,7 +34,8 @@ static void *toggle(void *arg)
 
 static double faults_per_second(char *area, double seconds)
 {
-	double begin = now(), end;
+	uint64_t begin = now_ns();
+	double passed;
 	unsigned long n = 0;
 	size_t i;
 
@@ -53,12 +45,12 @@ static double faults_per_second(char *area, double seconds)
 		for (i = 0; i < AREA_BYTES; i += spf_page) {
 			touch_write(area + i, 1);
 			n++;
-			end = now();
-			if (end - begin >= seconds)
+			passed = (now_ns() - begin) / 1e9;
+			if (passed >= seconds)
 				break;
 		}
-	} while (end - begin < seconds);
-	return n / (end - begin);
+	} while (passed < seconds);
+	return n / passed;
 }
 
 int main(int argc, char **argv)

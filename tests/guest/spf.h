@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <time.h>
 
 #define ARRAY_SIZE(a)	(sizeof(a) / sizeof((a)[0]))
 
@@ -38,6 +39,15 @@ struct spf_stat {
 extern const char *const spf_name[SPF_NR];
 extern size_t spf_page;			/* bytes a page */
 extern size_t spf_table;		/* bytes that one PTE table maps */
+
+/* Nanoseconds of CLOCK_MONOTONIC; inline, as time is measured around faults. */
+static inline uint64_t now_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return ts.tv_sec * 1000000000ULL + ts.tv_nsec;
+}
 
 /* Call first: page sizes, line buffering, what the kernel offers. */
 void spf_init(void);
