@@ -177,7 +177,7 @@ choose_accel() {
 
 # Sets QEMU, a command without its serial ports.
 qemu_command() {	# KERNEL-DIRECTORY INITRD
-	local append="panic=-1 panic_on_warn=1 spf.cpus=$CPUS ${APPEND-}"
+	local append="panic=-1 oops=panic panic_on_warn=1 spf.cpus=$CPUS ${APPEND-}"
 
 	QEMU=("$QEMU_PROGRAM" -display none -monitor none -nodefaults -no-reboot -m "$MEM"
 	      -kernel "$1/$IMAGE" -initrd "$2")
