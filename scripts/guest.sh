@@ -110,7 +110,7 @@ add_job() {	# JOB OUT: the initramfs with this script as /job, and what it needs
 	rm -rf "$dir"
 	mkdir "$dir"
 	for tool in $(job_header "$1" NEEDS ""); do
-		tree_tool "$tool"
+		guest_tool "$tool"
 		cp -a "$TOOL_DIR/." "$dir"
 	done
 	cp "$1" "$dir/job"

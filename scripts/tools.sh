@@ -39,20 +39,24 @@ build_selftests() {	# OUT
 	done
 }
 
-tree_tool() {	# perf|selftests: sets TOOL_DIR, a directory to lay over the guest's root
-	local stamp
+guest_tool() {	# perf|selftests: sets TOOL_DIR, a directory to lay over the guest's root
+	local stamp new=$TOOLS/$1.new
 
-	stamp=$(series_hash)
 	TOOL_DIR=$TOOLS/$1
-	[[ $(cat "$TOOL_DIR.series" 2>/dev/null) != "$stamp" ]] || return 0
 	case $1 in
 	perf | selftests) ;;
 	*) die "a job needs $1, which is not known" "perf and selftests are" ;;
 	esac
+	stamp=$(series_hash)
+	[[ $(cat "$TOOL_DIR.stamp" 2>/dev/null) != "$stamp" ]] || return 0
 	[[ -d $PATCHED_TREE ]] || die "$1 is built from the patched tree, which is not there" \
 		"make apply"
-	rm -rf "$TOOL_DIR" "$TOOL_DIR.build"
-	step TOOLS "$1 of the patched tree" "$BUILD/log/$1.log" "build_$1" "$TOOL_DIR" ||
+	half_made "$new"
+	half_made "$new.build"
+	rm -rf "$new" "$new.build"
+	step TOOLS "$1 for the guest" "$BUILD/log/$1.log" "build_$1" "$new" ||
 		die "$1 does not build" "read $BUILD/log/$1.log"
-	echo "$stamp" >"$TOOL_DIR.series"
+	rm -rf "$TOOL_DIR" "$TOOL_DIR.stamp"
+	mv "$new" "$TOOL_DIR"
+	echo "$stamp" >"$TOOL_DIR.stamp"
 }
