@@ -1,10 +1,11 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Sourced by run-guest: programs of the patched tree itself, static, for jobs that
-# ask for them by a line "# NEEDS: perf selftests".
+# Sourced by run-guest: what jobs ask for by a line "# NEEDS: perf selftests kernbench".
+# The first two are programs of the patched tree itself, static.
 
 . "$TOP/scripts/kbuild.sh"
+. "$TOP/scripts/kernbench.sh"
 
 TOOLS=$BUILD/tools-$ARCH
 
@@ -39,18 +40,35 @@ build_selftests() {	# OUT
 	done
 }
 
-guest_tool() {	# perf|selftests: sets TOOL_DIR, a directory to lay over the guest's root
+check_tool() {	# NAME: what it is made of is there
+	case $1 in
+	perf | selftests)
+		[[ -d $PATCHED_TREE ]] || die "$1 is built from the patched tree, which is not there" \
+			"make apply"
+		;;
+	kernbench)
+		check_kernbench
+		;;
+	*)
+		die "a job needs $1, which is not known" "perf, selftests and kernbench are"
+		;;
+	esac
+}
+
+tool_stamp() {	# NAME: changes when it is to be built anew
+	case $1 in
+	kernbench) kernbench_stamp ;;
+	*) series_hash ;;
+	esac
+}
+
+guest_tool() {	# NAME: sets TOOL_DIR, a directory to lay over the guest's root
 	local stamp new=$TOOLS/$1.new
 
 	TOOL_DIR=$TOOLS/$1
-	case $1 in
-	perf | selftests) ;;
-	*) die "a job needs $1, which is not known" "perf and selftests are" ;;
-	esac
-	stamp=$(series_hash)
+	check_tool "$1"
+	stamp=$(tool_stamp "$1")
 	[[ $(cat "$TOOL_DIR.stamp" 2>/dev/null) != "$stamp" ]] || return 0
-	[[ -d $PATCHED_TREE ]] || die "$1 is built from the patched tree, which is not there" \
-		"make apply"
 	half_made "$new"
 	half_made "$new.build"
 	rm -rf "$new" "$new.build"
