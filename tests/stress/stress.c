@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /* The stress tests' options, their adversaries' threads, their verdict. */
 #define _GNU_SOURCE
+#include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <malloc.h>
 #include <pthread.h>
@@ -19,11 +21,40 @@
 
 static unsigned int nr_asked;
 
+/* Where a thread is, of user space and of the kernel. */
+static void tell_where(const char *tid, const char *what)
+{
+	char path[64], text[2048];
+	char *line, *save = NULL;
+	ssize_t n;
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/self/task/%s/%s", tid, what);
+	fd = open(path, O_RDONLY);
+	if (fd < 0)
+		return;
+	n = read(fd, text, sizeof(text) - 1);
+	close(fd);
+	text[n < 0 ? 0 : n] = '\0';
+	for (line = strtok_r(text, "\n", &save); line;
+	     line = strtok_r(NULL, "\n", &save))
+		dprintf(STDOUT_FILENO, "# %s %s: %s\n", tid, what, line);
+}
+
+/* Who hangs tells where; nothing that is called here waits for another thread. */
 static void on_alarm(int sig)
 {
 	static const char msg[] = "Bail out! the threads do not end: hang\n";
+	DIR *tasks = opendir("/proc/self/task");
+	struct dirent *task;
 
 	(void)sig;
+	while (tasks && (task = readdir(tasks))) {
+		if (task->d_name[0] == '.')
+			continue;
+		tell_where(task->d_name, "syscall");
+		tell_where(task->d_name, "stack");
+	}
 	if (write(STDOUT_FILENO, msg, sizeof(msg) - 1) < 0)
 		_exit(4);
 	_exit(3);
