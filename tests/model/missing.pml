@@ -41,8 +41,8 @@
 #define HELD	5	/* page_table_lock, for who looks at it without taking it */
 
 /*
- * The lock of the PMD table is not in it: it keeps away who does not take
- * page_table_lock, and here is nobody like that.
+ * The lock of the PMD table is not in it: it keeps two from filling one entry, and
+ * here that is one table, whoever stores it.
  */
 #define LOCKS	2
 #define MM_PTL	1	/* page_table_lock */
