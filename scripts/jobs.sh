@@ -92,8 +92,15 @@ count() {	# STATUS
 }
 
 close_jobs() {	# VERB
+	local outcome
+
 	end_results "$1"
 	awk -F'\t' '$2 == "fail" { print "  FAILED   " $1 }' "$RES/summary.tsv"
+	# In words: of a run elsewhere the end of what it printed may be all that is kept.
+	for outcome in "$RES"/*/outcome; do
+		[[ ! -f $outcome ]] || grep -q '^passed' "$outcome" ||
+			say WHY "$(basename "${outcome%/*}"): $(cat "$outcome")"
+	done
 	say RESULTS "$RES"
 	closing "$(count pass)" "$(count fail)" "$(count skip)"
 }

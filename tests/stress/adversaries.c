@@ -308,9 +308,14 @@ static void give_other_place(struct region *r)
 	set_state(r, 1, GONE);
 }
 
+/*
+ * mremap() wants one VMA. Parts that got anon_vmas of their own while they were
+ * apart would not merge again, so they all get the one of the whole.
+ */
 static bool move_setup(struct adversary *a)
 {
 	a->r = region_new(a->name, 32, spf_page);
+	touch_write(a->r->base[0], 0);
 	give_other_place(a->r);
 	return true;
 }

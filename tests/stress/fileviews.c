@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /* The files of the stress test, and their mappings. See filestress.h. */
 #define _GNU_SOURCE
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/mman.h>
@@ -176,11 +177,19 @@ static void mount_ext4(const char *dir)
 		die("mount of %s", EXT4_DEVICE);
 }
 
-/* It fails if anything still holds a file that was closed and unmapped. */
+/*
+ * It fails if anything still holds a file that was closed and unmapped. For a while
+ * khugepaged may: it drops its reference from a workqueue.
+ */
 static void umount_or_die(const char *dir)
 {
-	if (umount(dir))
-		die("umount of %s", dir);
+	int tries = 100;
+
+	while (umount(dir)) {
+		if (errno != EBUSY || !tries--)
+			die("umount of %s", dir);
+		usleep(100000);
+	}
 }
 
 void files_make(void)
