@@ -10,3 +10,8 @@ VERBS := help doctor deps base apply unapply check build boot test stress bench 
 .PHONY: $(VERBS)
 $(VERBS):
 	@scripts/$@
+
+.DEFAULT:
+	@echo "make: there is no target $@" >&2
+	@echo "  cure: make help lists them" >&2
+	@exit 2

@@ -113,6 +113,18 @@ need() {	# COMMAND
 	command -v "$1" >/dev/null || die "$1 is missing" "make deps"
 }
 
+need_compiler() {	# of CROSS_COMPILE; needs set_arch
+	command -v "${CROSS_COMPILE}gcc" >/dev/null ||
+		die "the compiler ${CROSS_COMPILE}gcc is missing" \
+			"make deps ARCH=$ARCH, which installs that of Debian" \
+			"or the prefix of another one that is there: CROSS_COMPILE="
+}
+
+check_number() {	# NAME VALUE EXAMPLE
+	[[ $2 =~ ^[1-9][0-9]*$ ]] ||
+		die "$1=$2 is no number above 0" "for example $1=$3"
+}
+
 need_space() {	# DIRECTORY MEGABYTES WHAT
 	local have
 
@@ -137,9 +149,13 @@ kernel_range() {
 }
 
 check_kernel_src() {	# KERNEL_SRC is a kernel tree
-	[[ -f $KERNEL_SRC/Makefile && -f $KERNEL_SRC/mm/Kconfig ]] ||
-		die "KERNEL_SRC=$KERNEL_SRC is no kernel tree: no Makefile, or no mm/Kconfig" \
-			"point it at the top of an unpacked Linux $(kernel_range)"
+	local file
+
+	for file in Makefile mm/Kconfig mm/memory.c scripts/kconfig/merge_config.sh; do
+		[[ -f $KERNEL_SRC/$file ]] ||
+			die "KERNEL_SRC=$KERNEL_SRC is no kernel tree: it has no $file" \
+				"point it at the top of an unpacked Linux $(kernel_range)"
+	done
 }
 
 tree_version() {	# TREE

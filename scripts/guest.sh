@@ -119,6 +119,11 @@ add_job() {	# JOB OUT: the initramfs with this script as /job, and what it needs
 }
 
 USER_CPUS=${CPUS-} USER_MEM=${MEM-} USER_TIMEOUT=${TIMEOUT-}
+# Before any work is done.
+[[ ! $USER_CPUS ]] || check_number CPUS "$USER_CPUS" 4
+[[ ! $USER_TIMEOUT ]] || check_number TIMEOUT "$USER_TIMEOUT" 600
+[[ ! $USER_MEM || $USER_MEM =~ ^[1-9][0-9]*[MG]$ ]] ||
+	die "MEM=$USER_MEM is no size" "for example MEM=768M"
 
 # Exports what run-guest reads: the user's word, then the job's, then the scenario's.
 guest_settings() {	# JOB FRAGMENT
