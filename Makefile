@@ -11,7 +11,11 @@ VERBS := help doctor deps base apply unapply check build boot test stress bench 
 $(VERBS):
 	@scripts/$@
 
-.DEFAULT:
+# What is no target; of a directory make would say that there is nothing to be done.
+DIRECTORIES := Documentation configs patches scripts tests
+
+.PHONY: $(DIRECTORIES)
+$(DIRECTORIES) .DEFAULT:
 	@echo "make: there is no target $@" >&2
 	@echo "  cure: make help lists them" >&2
 	@exit 2
