@@ -8,6 +8,7 @@
  * wait; a voluntary context switch during the access says that it did.
  *
  * Prints: fault holder n mean_us p50_us p99_us max_us blocked_per_1000
+ * and: distribution fault holder, and what 0, 5, 10... 100 % took at most, in us
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -323,6 +324,10 @@ static void measure(const struct fault *f, const struct holder *h)
 	       faults, sum / 1e3 / faults, sample[faults / 2] / 1e3,
 	       sample[faults * 99 / 100] / 1e3, sample[faults - 1] / 1e3,
 	       probe->blocked * 1e3 / faults);
+	printf("distribution\t%s\t%s", f->name, h->name);
+	for (i = 0; i <= 20; i++)
+		printf("\t%.1f", sample[(faults - 1) * i / 20] / 1e3);
+	printf("\n");
 }
 
 /* Is the name in the comma-separated list, or is there no list? */
