@@ -27,6 +27,9 @@ static const struct window *const windows[] = {
 	&uffd_window,
 	&collapse_window,
 	&truncate_window,
+	&mbind_window,
+	&policy_window,
+	&tables_window,
 };
 
 size_t faults_done;

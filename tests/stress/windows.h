@@ -19,6 +19,8 @@
 #define RW		(PROT_READ | PROT_WRITE)
 
 /* Where faults linger, as in mm/spf.c. */
+#define STEP_WALKED	2	/* the page table was found; interrupts are off */
+#define STEP_COPIED	4	/* so was the VMA copied */
 #define STEP_READY	8	/* the page is there, the PTE not yet locked */
 #define STEP_LOCKED	16	/* the PTE is locked, all is valid */
 #define STEP_TABLE	32	/* the PMD table is, to get a PTE table */
@@ -42,7 +44,8 @@ struct window {
 
 extern const struct window mprotect_window, bounds_window, munmap_window,
 	pmddrain_window, mremap_window, movedrain_window, fork_window, ptesame_window,
-	mlock_window, uffd_window, collapse_window, truncate_window;
+	mlock_window, uffd_window, collapse_window, truncate_window, mbind_window,
+	policy_window, tables_window;
 
 /* Of the round: how many faults were done, and have they come to an end? */
 extern size_t faults_done;
