@@ -491,6 +491,30 @@ static void prot_read_write(void)
 	no_access("write to PROT_READ", PROT_READ, true);
 }
 
+/* The pages are absent: it is not the MMU that looks at the key. */
+static void protection_key(void)
+{
+	const char *kind = "protection key";
+	long key = syscall(SYS_pkey_alloc, 0UL, PKEY_DISABLE_ACCESS);
+	char *area;
+	bool good;
+
+	if (key < 0) {
+		skip(kind, "no protection keys");
+		return;
+	}
+	area = area_map(bytes);
+	make_tables(area);
+	if (syscall(SYS_pkey_mprotect, area, bytes, PROT_READ | PROT_WRITE, key))
+		die("pkey_mprotect");
+	good = all_segv(area, true, SEGV_PKUERR);
+	syscall(SYS_pkey_mprotect, area, bytes, PROT_READ | PROT_WRITE, 0);
+	good &= holds(area, PAGES, 1, 0);
+	report(kind, SPF_ACCESS, PAGES, good);
+	area_unmap(area, bytes);
+	syscall(SYS_pkey_free, key);
+}
+
 static void unmapped(void)
 {
 	char *area = area_map(bytes);
@@ -693,6 +717,7 @@ static void (*const kinds[])(void) = {
 	file_huge_absent,
 	prot_none_read,
 	prot_read_write,
+	protection_key,
 	unmapped,
 	stack_growth,
 	uffd_missing,
