@@ -8,6 +8,7 @@
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <inttypes.h>
+#include <linux/kvm.h>
 #include <linux/userfaultfd.h>
 #include <poll.h>
 #include <pthread.h>
@@ -329,6 +330,30 @@ static void special(void)
 	}
 	end();
 	report(kind, SPF_NOTSUP, PAGES, !memcmp(vdso, "\177ELF", 4));
+}
+
+/* From here on the process has an MMU notifier. */
+static void notified_copy(void)
+{
+	const char *kind = "copy, with an MMU notifier";
+	int kvm = open("/dev/kvm", O_RDWR | O_CLOEXEC);
+	int vm = kvm < 0 ? -1 : ioctl(kvm, KVM_CREATE_VM, 0);
+	char *area;
+
+	if (vm < 0) {
+		skip(kind, "no /dev/kvm (CONFIG_KVM), or it does not work");
+		return;
+	}
+	area = area_map(bytes);
+	make_tables(area);
+	read_all(area, PAGES);
+	begin();
+	write_all(area, PAGES, 0xa5);
+	end();
+	report(kind, SPF_NOTIFIER, PAGES, holds(area, PAGES, 1, 0xa5));
+	area_unmap(area, bytes);
+	close(vm);
+	close(kvm);
 }
 
 /*
@@ -724,6 +749,7 @@ static void (*const kinds[])(void) = {
 	uffd_hole,
 	uffd_sigbus,
 	swapped,
+	notified_copy,
 	shared_write_protected,
 };
 
