@@ -130,6 +130,8 @@ guest_settings() {	# JOB FRAGMENT
 	local file=$TOP/configs/$2.boot
 
 	[[ -f $file ]] || die "there is no $file" "write it: CPUS= MEM= APPEND_$ARCH="
+	! grep -vE '^(#|$|(CPUS|MEM|APPEND_(x86_64|powerpc))=)' "$file" >&2 ||
+		die "$file has a line that nothing reads" "see configs/LOCKDEP.boot"
 	CPUS=$(job_header "$1" CPUS "$(scenario "$file" CPUS)")
 	MEM=${USER_MEM:-$(job_header "$1" MEM "$(scenario "$file" MEM)")}
 	TIMEOUT=${USER_TIMEOUT:-$(job_header "$1" TIMEOUT 300)}

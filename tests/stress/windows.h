@@ -19,8 +19,7 @@
 #define RW		(PROT_READ | PROT_WRITE)
 
 /* Where faults linger, as in mm/spf.c. */
-#define STEP_WALKED	2	/* the page table was found; interrupts are off */
-#define STEP_COPIED	4	/* so was the VMA copied */
+#define STEP_COPIED	4	/* the VMA was copied; interrupts are off */
 #define STEP_READY	8	/* the page is there, the PTE not yet locked */
 #define STEP_LOCKED	16	/* the PTE is locked, all is valid */
 #define STEP_TABLE	32	/* the PMD table is, to get a PTE table */
