@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Every kind of fault that is left to the classic path, taken N times in a
- * process of two threads. Two tests a kind: each attempt was refused for the
- * right reason and none was handled, and the memory holds what it must. At
- * the end, attempts - handled must be the sum of the reasons.
+ * Every kind of fault that is left to the classic path, in a process of two
+ * threads. Two tests a kind: each attempt was refused for the right reason and
+ * none was handled, and the memory holds what it must. At the end, attempts -
+ * handled must be the sum of the reasons.
+ *
+ * usage: refused [ROUNDS]; 200 rounds of all kinds take minutes.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -26,7 +28,8 @@
 
 #include "spf.h"
 
-#define PAGES		256
+#define FAULTS		10000	/* of each kind, if there are rounds enough */
+#define PAGES		256	/* of a round, as a rule */
 #define TABLES		16
 #define LONE_VMAS	64
 #define HUGE_PAGES	4
@@ -70,28 +73,59 @@ static void end(void)
 	spf_delta(&before, &delta);
 }
 
+/* Of all rounds of a kind. */
+static struct sum {
+	const char *kind, *why;		/* why: it is skipped */
+	enum spf_counter reason;
+	struct spf_stat stat;
+	uint64_t n;
+	bool contents;
+} sum;
+
 static void report(const char *kind, enum spf_counter reason, uint64_t n,
 		   bool contents)
 {
-	bool ok = true;
+	int i;
 
-	if (spf_present())
-		ok = tap_ok(!delta.v[SPF_HANDLED] && delta.v[reason] == n &&
-			    delta.v[SPF_ATTEMPT] == n,
-			    "%s: %" PRIu64 " of %" PRIu64 " %s", kind,
-			    delta.v[reason], n, spf_name[reason]);
-	else
-		tap_skip("no speculative_pgfault in /proc/vmstat",
-			 "%s: %s", kind, spf_name[reason]);
-	ok &= tap_ok(contents, "%s: contents", kind);
-	if (!ok)
-		spf_diag(&delta);
+	sum.kind = kind;
+	sum.reason = reason;
+	sum.n += n;
+	sum.contents &= contents;
+	for (i = 0; i < SPF_NR; i++)
+		sum.stat.v[i] += delta.v[i];
 }
 
 static void skip(const char *kind, const char *why)
 {
-	tap_skip(why, "%s: reason", kind);
-	tap_skip(why, "%s: contents", kind);
+	sum.kind = kind;
+	sum.why = why;
+}
+
+static void run_kind(void (*kind)(void), unsigned int rounds)
+{
+	const uint64_t *v = sum.stat.v;
+	bool ok = true;
+
+	sum = (struct sum){ .contents = true };
+	do {
+		kind();
+	} while (!sum.why && sum.n < FAULTS && rounds-- > 1);
+	if (sum.why) {
+		tap_skip(sum.why, "%s: reason", sum.kind);
+		tap_skip(sum.why, "%s: contents", sum.kind);
+		return;
+	}
+	if (spf_present())
+		ok = tap_ok(!v[SPF_HANDLED] && v[sum.reason] == sum.n &&
+			    v[SPF_ATTEMPT] == sum.n,
+			    "%s: %" PRIu64 " of %" PRIu64 " %s", sum.kind,
+			    v[sum.reason], sum.n, spf_name[sum.reason]);
+	else
+		tap_skip("no speculative_pgfault in /proc/vmstat",
+			 "%s: %s", sum.kind, spf_name[sum.reason]);
+	ok &= tap_ok(sum.contents, "%s: contents", sum.kind);
+	if (!ok)
+		spf_diag(&sum.stat);
 }
 
 /* Whether n pages, each step-th, hold the byte and zeroes besides. */
@@ -753,8 +787,9 @@ static void (*const kinds[])(void) = {
 	shared_write_protected,
 };
 
-int main(void)
+int main(int argc, char **argv)
 {
+	unsigned int rounds = argc > 1 ? strtoul(argv[1], NULL, 0) : 1;
 	struct sigaction sa = {
 		.sa_sigaction = on_signal,
 		.sa_flags = SA_SIGINFO,
@@ -774,7 +809,7 @@ int main(void)
 	spf_read(&start);
 	tap_plan(2 * ARRAY_SIZE(kinds) + 1);
 	for (i = 0; i < ARRAY_SIZE(kinds); i++)
-		kinds[i]();
+		run_kind(kinds[i], rounds);
 	spf_delta(&start, &delta);
 	if (spf_present())
 		tap_ok(delta.v[SPF_ATTEMPT] - delta.v[SPF_HANDLED] ==
