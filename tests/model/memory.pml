@@ -20,8 +20,9 @@
  * smp_wmb() the stores of a CPU, smp_rmb() its loads, a release all that came
  * before, an acquire all that comes after, and a release passes on what its
  * CPU had loaded, and smp_mb() lets all CPUs hear of what its CPU had heard of:
- * as in the kernel's memory model (tools/memory-model), of which store buffers that drain in order (TSO) or by address (PSO), and
- * stores that reach one CPU before another, are special cases.  Plain accesses
+ * as in the kernel's memory model (tools/memory-model), of which store buffers
+ * that drain in order (TSO) or by address (PSO), and stores that reach one CPU
+ * before another, are special cases.  Plain accesses
  * are like WRITE_ONCE() and READ_ONCE().  A copy that is torn shows as fields
  * of several versions.
  *

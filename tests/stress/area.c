@@ -25,6 +25,16 @@ void forget(char *at, size_t n)
 		die("MADV_DONTNEED of %zu pages at %p", n, at);
 }
 
+void forget_area(void)
+{
+	forget(area, pages);
+}
+
+char *of_table(size_t i)
+{
+	return area + i * spf_table;
+}
+
 void protect(char *at, size_t n, int prot)
 {
 	if (mprotect(at, n * spf_page, prot))

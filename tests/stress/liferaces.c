@@ -102,11 +102,6 @@ static const char *policy_setup(void)
 	return "no mbind() (CONFIG_NUMA)";
 }
 
-static void policy_prepare(void)
-{
-	forget(area, pages);
-}
-
 static void policy_race(void)
 {
 	static int mode = BIND;
@@ -122,7 +117,7 @@ const struct window policy_window = {
 	.us = 1000,
 	.met = SPF_CHANGED,
 	.setup = policy_setup,
-	.prepare = policy_prepare,
+	.prepare = forget_area,
 	.fault = store_in_area,
 	.race = policy_race,
 	.holds = stores_in_area_found,
@@ -134,11 +129,6 @@ const struct window policy_window = {
  * about to take: for KASAN, where locks are allocated by themselves.  The first read of a
  * page takes the lock without another look at the VMA.
  */
-static char *of_table(size_t i)
-{
-	return area + i * spf_table;
-}
-
 static const char *tables_setup(void)
 {
 	pages = FEW_PAGES * (spf_table / spf_page);

@@ -24,11 +24,6 @@
  * Two threads that copy the same page: the second must see the first. Each page has
  * a table of its own, for with a PTE of its table locked it would not be copied.
  */
-static char *lone_page(size_t i)
-{
-	return area + i * spf_table;
-}
-
 static const char *ptesame_setup(void)
 {
 	size_t i;
@@ -37,7 +32,7 @@ static const char *ptesame_setup(void)
 	area = arena_take(area_bytes());
 	map_pages(area, pages);
 	for (i = 0; i < FEW_PAGES; i++)
-		populate(lone_page(i), 1, MADV_POPULATE_WRITE);
+		populate(of_table(i), 1, MADV_POPULATE_WRITE);
 	return NULL;
 }
 
@@ -46,19 +41,19 @@ static void ptesame_prepare(void)
 	size_t i;
 
 	for (i = 0; i < FEW_PAGES; i++) {
-		forget(lone_page(i), 1);
-		populate(lone_page(i), 1, MADV_POPULATE_READ);
+		forget(of_table(i), 1);
+		populate(of_table(i), 1, MADV_POPULATE_READ);
 	}
 }
 
 static bool ptesame_fault(size_t i)
 {
-	return i < FEW_PAGES && try_store(lone_page(i), fault_value(i));
+	return i < FEW_PAGES && try_store(of_table(i), fault_value(i));
 }
 
 static char *second_word(size_t i)
 {
-	return lone_page(i) + sizeof(uint64_t);
+	return of_table(i) + sizeof(uint64_t);
 }
 
 static void ptesame_race(void)
@@ -75,7 +70,7 @@ static bool ptesame_holds(void)
 	size_t i;
 
 	for (i = 0; i < FEW_PAGES; i++) {
-		if (i < faults_done && (!try_load(lone_page(i), &value) ||
+		if (i < faults_done && (!try_load(of_table(i), &value) ||
 		    !found("first store", i, value, fault_value(i))))
 			return false;
 		if (!try_load(second_word(i), &value) ||
@@ -217,11 +212,6 @@ static const char *uffd_setup(void)
 	return take_small_area();
 }
 
-static void uffd_prepare(void)
-{
-	forget(area, pages);
-}
-
 /* False once the faults have ended without. */
 static bool uffd_wait(void)
 {
@@ -289,7 +279,7 @@ const struct window uffd_window = {
 	.us = 1000,
 	.met = SPF_CHANGED,
 	.setup = uffd_setup,
-	.prepare = uffd_prepare,
+	.prepare = forget_area,
 	.fault = store_in_area,
 	.race = uffd_race,
 	.holds = uffd_holds,

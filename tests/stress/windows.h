@@ -74,6 +74,9 @@ void map_pages(char *at, size_t n);
 /* MADV_POPULATE_*: without a fault, for that would linger. */
 void populate(char *at, size_t n, int advice);
 void forget(char *at, size_t n);
+void forget_area(void);
+/* The first page of the i-th page table. */
+char *of_table(size_t i);
 void protect(char *at, size_t n, int prot);
 void move(char *from, char *to);	/* what is as large as the area */
 
