@@ -113,10 +113,10 @@ need() {	# COMMAND
 	command -v "$1" >/dev/null || die "$1 is missing" "make deps"
 }
 
-need_compiler() {	# [CURE]: of CROSS_COMPILE and ARCH
+need_compiler() {	# CURE: of CROSS_COMPILE and ARCH
 	command -v "${CROSS_COMPILE}gcc" >/dev/null ||
 		die "the compiler ${CROSS_COMPILE}gcc is missing" \
-			"${1:-make deps ARCH=$ARCH, or CROSS_COMPILE= with the prefix of one that is there}"
+			"$1, or CROSS_COMPILE= with the prefix of one that is there"
 }
 
 check_number() {	# NAME VALUE EXAMPLE
